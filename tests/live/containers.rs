@@ -97,13 +97,16 @@ fn a_tool_leaves_itself_out_with_all_that_it_starts() {
         // Somebody sleeps 35 times while the tool traces.
         let inside = r#"
             mount -t tmpfs none /mnt
-            "$@" 2> /mnt/said & tool=$!
+            timeout --foreground -s KILL 100 "$@" 2> /mnt/said & tool=$!
             until grep -q ": tracing" /mnt/said || ! kill -0 $tool; do sleep 0.02; done
             for i in $(seq 35); do sleep 0.02; done
             kill -INT $tool
-            wait $tool"#;
-        let outside = "while :; do sleep 1 & sleep 0.002; done > /dev/null & \
-            unshare --pid --mount-proc --fork --kill-child sh -c \"$@\"; kill $!";
+            wait $tool; status=$?
+            cat /mnt/said >&2
+            exit $status"#;
+        let outside = "while :; do sleep 1 & sleep 0.002; done > /dev/null 2>&1 & \
+            unshare --pid --mount-proc --fork --kill-child sh -c \"$@\"; status=$?; \
+            kill $!; exit $status";
         let output = Command::new("sh")
             .args(["-c", outside, "sh", inside, "sh"])
             .arg(crate::built(tool))
@@ -111,6 +114,8 @@ fn a_tool_leaves_itself_out_with_all_that_it_starts() {
             .args(args.split_whitespace())
             .output()
             .expect("sh runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{tool}: {}\n{said}", output.status);
         let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let found = list(&report, entries);
         let is_own = |entry: &&Value| {

@@ -67,7 +67,8 @@ impl LoopDisk {
     /// Has udev end its looks at the new disk, and begin no other.
     fn lock(&mut self) {
         // There may be none.
-        let _ = Command::new("udevadm").arg("settle").status();
+        let settle = ["settle", "--timeout=10"];
+        let _ = Command::new("udevadm").args(settle).status();
         let file = fs::File::open(&self.path).expect("a disk");
         // SAFETY: takes a descriptor that is open.
         let rc = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) };

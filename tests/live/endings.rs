@@ -277,6 +277,17 @@ fn a_window_in_which_nothing_happened_is_said_to_be_empty() {
     assert_eq!(number(&offcputime, "accounting.threads"), 5);
 }
 
+/// A tool that is killed where its test fails.
+struct Bounded(Child);
+
+impl Drop for Bounded {
+    fn drop(&mut self) {
+        // Already gone after an orderly end; then there is nothing to kill.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Everything that a tool shows on a terminal; `work` is done once it traces, with its process.
 fn human(tool: &str, args: &str, work: impl FnOnce(&Child)) -> String {
     let (mut ours, mut theirs) = (0, 0);
@@ -293,11 +304,12 @@ fn human(tool: &str, args: &str, work: impl FnOnce(&Child)) -> String {
         assert_eq!(rc, 0, "a terminal");
         (File::from_raw_fd(ours), File::from_raw_fd(theirs))
     };
-    let mut child = Tool::command(tool, args)
+    let child = Tool::command(tool, args)
         .stdout(theirs)
         .stderr(Stdio::piped())
-        .spawn()
-        .expect("the tool runs");
+        .spawn();
+    let mut tool = Bounded(child.expect("the tool runs"));
+    let child = &mut tool.0;
     let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
     let mut line = String::new();
     stderr.read_line(&mut line).expect("UTF-8");
@@ -306,7 +318,7 @@ fn human(tool: &str, args: &str, work: impl FnOnce(&Child)) -> String {
         let mut text = String::new();
         stderr.read_to_string(&mut text).map(|_| text)
     });
-    work(&child);
+    work(child);
     let mut shown = Vec::new();
     // A terminal whose other end is closed gives an error, not an end.
     let _ = ours.read_to_end(&mut shown);

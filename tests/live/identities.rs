@@ -10,6 +10,7 @@ use crate::prelude::*;
 use crate::symbols::stacks;
 use crate::targets::{Tools, groups};
 use crate::ticks::{Moment, assert_ticks, clock, moments};
+use crate::word::Word;
 
 /// Takes the number in its first argument, with luck that is none (clone3), and is busy under it.
 const REUSE: &str = r#"
@@ -99,16 +100,15 @@ int main(int argc, char **argv)
 fn a_child_that_the_tool_inherits_is_traced_with_all_its_threads() {
     let _machine = Machine::alone();
     let program = Program::c("crowd", CROWD, "-pthread");
-    let begin = program.dir().join("begin");
-    run(Command::new("mkfifo").arg(&begin));
+    let word = Word::of(&program);
     // The word comes when the tool is attached.
     let script = "\"$0\" \"$2\" > /dev/null & exec \"$1\" -j -p $!";
     let mut command = Command::new("sh");
     command.args(["-c", script]);
-    command.args([program.path(), &crate::built("offcputime"), &begin]);
+    command.args([program.path(), &crate::built("offcputime"), word.path()]);
     let tool = Tool::spawn("offcputime", command);
     tool.wait_attached();
-    fs::write(&begin, "go\n").expect("the crowd reads it");
+    word.give_after(|| ());
     let children = format!("/proc/{0}/task/{0}/children", tool.pid());
     let children = fs::read_to_string(children).expect("it lives");
     let crowd = children.split_whitespace().next().expect("the crowd");

@@ -114,8 +114,8 @@ fn a_command_for_which_there_is_no_process_says_so() {
         (4, "start command"),
     ] {
         let mut command = Command::new("setpriv");
-        // Nobody else's, not even another run's of this test.
-        let user = format!("--reuid={}", 100_000_000 + std::process::id());
+        // Nobody else's, not even another run's of this test; a container may have no more than 65,536.
+        let user = format!("--reuid={}", 20_000 + std::process::id() % 40_000);
         command.args([&user, "--inh-caps=+bpf,+perfmon"]);
         command.args(["--ambient-caps=+bpf,+perfmon", "--"]);
         command.arg(&program).args(["--", "true"]);

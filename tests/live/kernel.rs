@@ -112,14 +112,19 @@ pub(crate) fn schedstat(task: &Path) -> [u64; 3] {
 }
 
 /// Far beyond what is waited for, so that only a hang runs into it.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits for something outside to become so.
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, holds: impl FnMut() -> bool) {
+    until_every(Duration::from_millis(1), what, holds);
+}
+
+/// The same with so much time from look to look.
+pub(crate) fn until_every(time: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let give_up = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < give_up, "never: {what}");
-        thread::sleep(Duration::from_millis(1));
+        thread::sleep(time);
     }
 }
 

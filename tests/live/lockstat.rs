@@ -1,8 +1,5 @@
 //! lockstat's manners: intervals, targets, formats.
 
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
-
 use crate::prelude::*;
 
 /// Four threads that map and unmap. With an argument they do so from the start, for so many ms and until they have slept for the map
@@ -79,20 +76,13 @@ fn a_lock_adds_up_over_waiters_parts_and_buckets() {
 fn intervals_add_up_to_no_more_than_threads_times_time() {
     let _machine = Machine::beside();
     let mut workload = Program::c("maps", MAPS, "-pthread").started("");
-    let args = format!("-q -K -j -i 0.5 -p {}", workload.pid());
-    let mut tool = Tool::command("lockstat", args)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the tool runs");
+    let args = format!("-K -j -i 0.5 -p {}", workload.pid());
+    let tool = Tool::attached("lockstat", args);
     workload.go();
-    let lines = BufReader::new(tool.stdout.take().expect("piped")).lines();
-    let lines = lines.take(3).map(|line| json(&line.expect("UTF-8")));
     // However late the machine makes them.
-    let reports: Vec<Value> = lines.collect();
-    tool.kill().expect("our own child");
-    tool.wait().expect("our own child");
+    tool.wait_reports(3);
+    let reports = tool.end().reports();
     workload.results();
-    assert_eq!(reports.len(), 3);
     let mut end_ns = 0;
     for report in &reports {
         let (start_ns, duration_ns) = (number(report, "start_ns"), number(report, "duration_ns"));

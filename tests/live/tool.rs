@@ -19,7 +19,7 @@ use crate::kernel::{assert_machine_taken, schedstat, tasks, until};
 pub(crate) use crate::tools::TRACERS;
 
 /// Loading and verifying BPF programs takes its time under emulation.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Those of all that trace which start a command.
 pub(crate) static COMMANDED: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
@@ -86,6 +86,10 @@ impl Lines {
             .wait_timeout_while(self.state(), PATIENCE, waiting);
         drop(result.unwrap_or_else(PoisonError::into_inner));
         seen
+    }
+
+    fn is_over(&self) -> bool {
+        self.state().1
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -255,7 +259,8 @@ impl Tool {
     /// Waits for so many reports on stdout, each of them a line: one that is late skips some.
     pub(crate) fn wait_reports(&self, count: usize) {
         let are_there = self.stdout.wait_for(count, "{");
-        assert!(are_there, "{}: no {count} reports", self.name);
+        let (name, said) = (&self.name, self.stderr.text());
+        assert!(are_there, "{name}: no {count} reports:\n{said}");
     }
 
     /// Waits for a report in JSON that `wanted` holds for.
@@ -283,11 +288,18 @@ impl Tool {
         let main = PathBuf::from(format!("/proc/{}", self.pid()));
         for _ in 0..3 {
             let before = schedstat(&main)[2];
-            until("the tool looks around", || {
+            self.until("the tool looks around", || {
                 schedstat(&main)[2] >= before + 2
             });
-            until("the tool rests", || rests(self.pid()));
+            self.until("the tool rests", || rests(self.pid()));
         }
+    }
+
+    /// Waits for something of a tool that lives.
+    fn until(&self, what: &str, holds: impl Fn() -> bool) {
+        until(what, || self.stderr.is_over() || holds());
+        let (name, is_gone) = (&self.name, self.stderr.is_over());
+        assert!(!is_gone, "{name} is gone:\n{}", self.stderr.text());
     }
 
     /// Ctrl-C.
@@ -368,13 +380,8 @@ impl Tool {
             if let Some(status) = self.child.try_wait().expect("our own child") {
                 return status;
             }
-            let stderr = || self.stderr.text();
-            assert!(
-                Instant::now() < give_up,
-                "{} does not end:\n{}",
-                self.name,
-                stderr()
-            );
+            let (name, is_late) = (&self.name, Instant::now() >= give_up);
+            assert!(!is_late, "{name} does not end:\n{}", self.stderr.text());
             thread::sleep(Duration::from_millis(2));
         }
     }

@@ -19,9 +19,7 @@ impl Workload {
             format!("--threads {threads} --cpu 0 --seconds {seconds}"),
         )
     }
-}
 
-impl Workload {
     /// The same, at work from now on until it is dropped: each thread has been on the CPU since the word.
     pub(crate) fn spinning(threads: u32) -> Self {
         let mut workload = Self::spinners(threads, 1_000_000);

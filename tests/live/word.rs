@@ -40,6 +40,6 @@ impl Word {
         });
         act();
         let mut word = word.expect("it waits");
-        word.write_all(b"x").expect("it reads");
+        word.write_all(b"x\n").expect("it reads");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -14,7 +15,7 @@ use tempfile::TempDir;
 use crate::args::Args;
 
 /// Far beyond what any workload needs, so that only a hang runs into it.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running workload. Dropping it kills it.
 pub(crate) struct Workload {
@@ -56,6 +57,14 @@ impl Workload {
     /// The same for any command that comes to speak the protocol.
     pub(crate) fn spawn(name: &str, mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        // It ends with the test, whose own thread this is, where that is killed.
+        // SAFETY: prctl() takes numbers and is all that is called.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            });
+        }
         let mut child = command
             .spawn()
             .unwrap_or_else(|e| panic!("cannot start {name}: {e}"));

@@ -1,5 +1,6 @@
 /* A thread waits on a semaphore for another one, which computes and sleeps before it posts, and times what it does: from when it knows
- * the other to be asleep until it posts, and from before that until it has posted.
+ * the other to be asleep until it posts, and from before that until it has posted. A nap is over before it begins where a hypervisor
+ * takes the CPU away meanwhile: then there is another one.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -16,6 +17,15 @@ static long long cpu_ns(void)
 	return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
+static void nap(void)
+{
+	long before = sleeps_so_far();
+
+	do
+		pause_ns(SLEEP_NS);
+	while (sleeps_so_far() == before);
+}
+
 static void *wait_for_it(void *unused)
 {
 	__atomic_store_n(&waiter, gettid(), __ATOMIC_SEQ_CST);
@@ -28,8 +38,7 @@ static void *wait_for_it(void *unused)
 
 int main(void)
 {
-	long long least_cpu = 0, most_cpu = 0, most = 0;
-	struct timespec length = {0, SLEEP_NS};
+	long long least_cpu = 0, most = 0;
 	pthread_t thread;
 
 	ready();
@@ -37,7 +46,7 @@ int main(void)
 	sem_init(&done, 0, 0);
 	pthread_create(&thread, NULL, wait_for_it, NULL);
 	for (int i = 0; i < ROUNDS; i++) {
-		long long from = clock_ns(CLOCK_MONOTONIC), cpu = cpu_ns(), known_cpu;
+		long long from = clock_ns(CLOCK_MONOTONIC), known_cpu;
 
 		sem_post(&begin);
 		usleep(2000);
@@ -45,14 +54,13 @@ int main(void)
 		known_cpu = cpu_ns();
 		while (cpu_ns() < known_cpu + SPIN_NS)
 			;
-		nanosleep(&length, NULL);
+		nap();
 		least_cpu += cpu_ns() - known_cpu;
 		sem_post(&done);
-		most_cpu += cpu_ns() - cpu;
 		most += clock_ns(CLOCK_MONOTONIC) - from;
 	}
 	pthread_join(thread, NULL);
-	say("{\"waiter\":%d,\"least_cpu_ns\":%lld,\"most_cpu_ns\":%lld,\"asleep_ns\":%lld,\"most_ns\":%lld}\n", waiter, least_cpu, most_cpu,
+	say("{\"waiter\":%d,\"least_cpu_ns\":%lld,\"asleep_ns\":%lld,\"most_ns\":%lld}\n", waiter, least_cpu,
 	    (long long)ROUNDS * SLEEP_NS, most);
 	return finished();
 }

@@ -1,4 +1,4 @@
-//! Threads of this process as `/proc` shows them.
+//! Threads as `/proc` shows them.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ pub fn tid() -> i32 {
 }
 
 fn read(tid: i32, file: &str) -> String {
-    let path = format!("/proc/self/task/{tid}/{file}");
+    let path = format!("/proc/{tid}/{file}");
     // `status` starts with the thread's name, which need not be text.
     let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     String::from_utf8_lossy(&bytes).into_owned()

@@ -27,7 +27,9 @@ impl Progress {
     /// Waits until wait number `i` has begun and the thread sleeps in it: one that is late must not miss its waits.
     fn await_wait(&self, i: u64) {
         let has_begun = || self.begun.load(Ordering::Acquire) > i;
+        let give_up_ns = clock::mono_ns() + 120_000_000_000;
         while !has_begun() || !task::sleeps(self.tid.load(Ordering::Acquire)) {
+            assert!(clock::mono_ns() < give_up_ns, "wait {i} never began");
             clock::sleep_ns(50_000);
         }
     }

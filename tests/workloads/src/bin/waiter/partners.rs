@@ -3,8 +3,8 @@
 use std::io::{PipeWriter, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use usekit_workloads::clock;
 use usekit_workloads::stage::Stage;
+use usekit_workloads::task;
 
 use crate::measure::Plan;
 
@@ -65,8 +65,9 @@ fn fork_child() -> (libc::pid_t, PipeWriter) {
 
 pub(crate) fn wait(stage: &mut Stage, plan: Plan, children: Children) {
     let (pids, mut writers): (Vec<_>, Vec<_>) = children.0.into_iter().unzip();
+    // A child that still starts up would end late and share the CPU with the waits of the others.
     for &pid in &pids {
-        wait_until_it_reads(pid);
+        task::wait_asleep(pid, libc::SYS_read);
     }
     plan.partner(stage, move || {
         move |i| {
@@ -82,22 +83,4 @@ pub(crate) fn wait(stage: &mut Stage, plan: Plan, children: Children) {
             assert_eq!(pid, pids[i as usize], "the child ends in its turn");
         }
     });
-}
-
-/// A child that still starts up would end late and share the CPU with the waits of the others.
-fn wait_until_it_reads(pid: libc::pid_t) {
-    let reading = libc::SYS_read.to_string();
-    let path = format!("/proc/{pid}/syscall");
-    let give_up_ns = clock::mono_ns() + 120_000_000_000;
-    loop {
-        let state = std::fs::read_to_string(&path).expect("the child is there");
-        if state.split_ascii_whitespace().next() == Some(reading.as_str()) {
-            return;
-        }
-        assert!(
-            clock::mono_ns() < give_up_ns,
-            "child {pid} never got to its pipe"
-        );
-        clock::sleep_ns(50_000);
-    }
 }
