@@ -167,8 +167,6 @@ impl Traced {
         let right = |stack: &Value| hot(stack) || small && whole_small(stack);
         assert_share(report, "all functions", 0.95, any, right);
         if small {
-            let leaves = weight_of(report, |stack| found(stack, &SMALL, is) == SMALL);
-            assert!(leaves > 0, "none in the leaf");
             assert_share(report, "small functions", 0.99, any_small, whole_small);
         }
         let rooted = |stack: &Value| stack["user_end"] == "root";
@@ -195,6 +193,18 @@ impl Traced {
         let moments = moments(&self.moments, tid);
         let computed = moments.iter().filter(|one| (start..=end).contains(&one.ns));
         assert_ticks(computed.count() as u64, &self.ticks, tid, &(start..end));
+        if self.said["small_ns"].is_number() {
+            self.assert_leaves(tid, is);
+        }
+    }
+
+    /// A fifth of the samples that the clocks make certain of the small functions' time are in the last of them.
+    fn assert_leaves(&self, tid: u32, is: IsFunction) {
+        let small = number(&self.said, "small_ns")..number(&self.said, "end_ns");
+        let ticks = *self.ticks.samples(tid, &small).start();
+        let is_leaf = |stack: &Value| found(stack, &SMALL, is) == SMALL;
+        let leaves = weight_of(&self.samples, is_leaf);
+        assert_within("in the leaf", leaves, (ticks / 5).max(1).., ticks);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::biolatency;
 use crate::budget::Pipes;
 use crate::disk::{LoopDisk, fio};
 use crate::held::Held;
-use crate::kernel::{schedstat, tasks, until};
+use crate::kernel::{schedstat, tasks, until_every};
 use crate::lockstat_played::{named, waited};
 use crate::prelude::*;
 use crate::traced::assert_no_gaps;
@@ -70,15 +70,18 @@ fn on_time(tool: &str, options: &str) -> Tool {
     tool
 }
 
-/// Waits until it takes its first probe away, however long a busy machine takes to use the budget up. The kernel's part in the rest
-/// is done by threads that a storm would keep waiting.
-fn await_stop(tool: &mut Tool) {
-    let probes = |pid| {
-        let held = Held::by(pid);
-        held.links.len() + held.perf_events
-    };
-    let all = probes(tool.pid());
-    until("it stops", || tool.has_ended() || probes(tool.pid()) < all);
+/// Number of a tool's probes.
+fn probes(tool: &Tool) -> usize {
+    let held = Held::by(tool.pid());
+    held.links.len() + held.perf_events
+}
+
+/// Waits until it has taken one of all its probes away, however long a busy machine takes to use the budget up. The kernel's part in
+/// the rest is done by threads that a storm would keep waiting.
+fn await_stop(tool: &mut Tool, all: usize) {
+    // A look takes a CPU some time.
+    let every = Duration::from_millis(50);
+    until_every(every, "it stops", || tool.has_ended() || probes(tool) < all);
 }
 
 /// Budgets that are large enough, and that are not.
@@ -204,6 +207,7 @@ fn fight(percent: &str, is_stopped: bool) -> Fight {
     let engines = &[Engine::Scheduler, Engine::Calls];
     let below = (!is_stopped).then(|| Below::attach(engines).expect("the oracle"));
     let mut tool = on_time("lockstat", &options);
+    let all_probes = probes(&tool);
     let around = below.map(|below| below.around().expect("the oracle"));
     let pipes = is_stopped.then(Pipes::start);
     workload.go();
@@ -212,7 +216,7 @@ fn fight(percent: &str, is_stopped: bool) -> Fight {
         tool.interrupt();
     }
     if is_stopped {
-        await_stop(&mut tool);
+        await_stop(&mut tool, all_probes);
     }
     drop(pipes);
     let output = tool.finish();
@@ -316,6 +320,7 @@ fn spins(percent: &str, option: &str, is_stopped: bool) -> Output {
     let pid = workload.pid();
     let options = format!("-p {pid} {option} -j --strict --max-overhead {percent}");
     let mut tool = on_time("pressure", &options);
+    let all_probes = probes(&tool);
     let pipes = is_stopped.then(Pipes::start);
     let (reads, output) = watched(
         || run_delay_ns(pid),
@@ -325,7 +330,7 @@ fn spins(percent: &str, option: &str, is_stopped: bool) -> Output {
                 thread::sleep(Duration::from_millis(3500));
                 tool.interrupt();
             } else {
-                await_stop(&mut tool);
+                await_stop(&mut tool, all_probes);
             }
             drop(pipes);
             tool.finish()

@@ -65,9 +65,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// The time for which the threads of a storm run, and how often they sleep at least.
+/// The time for which the threads of a storm run.
 const RUN_MS: u64 = 3_000;
-const LEAST: u64 = 10_001;
 
 /// The mutex of the only process that was traced.
 pub(crate) fn only_lock(report: &Value) -> Value {
@@ -79,17 +78,29 @@ pub(crate) fn only_lock(report: &Value) -> Value {
     ours[0].clone()
 }
 
-/// Far beyond 100,000 a second, where the machine is not asleep itself.
 #[test]
 fn every_wait_of_a_storm_on_a_mutex_is_counted_with_its_stack() {
     let _machine = Machine::alone();
-    let mut workload =
-        Program::c("hand_over", HAND_OVER, "-pthread").started(format!("{RUN_MS} {LEAST}"));
+    assert_counted(1_000);
+}
+
+/// Far beyond 100,000 a second, where the machine is not asleep itself.
+#[test]
+#[ignore = "statistical: make truth"]
+fn every_wait_of_a_heavy_storm_on_a_mutex_is_counted_with_its_stack() {
+    let _machine = Machine::alone();
+    assert_counted(10_000);
+}
+
+/// All waits of a storm of more than so many are there.
+fn assert_counted(most: u64) {
+    let args = format!("{RUN_MS} {}", most + 1);
+    let mut workload = Program::c("hand_over", HAND_OVER, "-pthread").started(args);
     let (report, results) = reported("lockstat", "--strict", &mut workload);
     workload.finish();
     let sleeps = number(&results[0], "sleeps");
     eprintln!("{} waits a second", sleeps * 1_000 / RUN_MS);
-    assert!(sleeps > 10_000, "no storm: {sleeps} sleeps");
+    assert!(sleeps > most, "no storm: {sleeps} sleeps");
     let lock = only_lock(&report);
     assert_eq!(number(&lock, "contentions"), sleeps, "{lock:#}");
     let waiters = list(&lock, "waiters").iter();

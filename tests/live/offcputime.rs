@@ -143,13 +143,24 @@ pub(crate) fn phases_ns(report: &Value) -> u64 {
 
 const HOMES: &str = include_str!("../workloads/locks/homes.c");
 
-/// Nine tenths of its waits are idle, however long a busy machine makes some of them. The kernel may hide a switch.
+/// Its waits for events are the log's, and nine tenths of them idle, however long a busy machine makes some. The kernel may hide a
+/// switch.
 #[test]
 fn an_event_loop_is_idle_at_home_and_not_where_it_waits_for_an_answer() {
     let _machine = Machine::alone();
-    let (report, _) = traced("offcputime", "", locks(HOMES, "").start(""));
+    let found = sandwiched("offcputime", "-m 0", locks(HOMES, "").start(""));
+    let tid = number(&found.results[0], "tid");
+    let times = Times::of(&found, tid, sees_hidden());
+    let for_events = |turn: &Value| number(turn, "start_ns")..number(turn, "end_ns");
+    let spans: Vec<_> = found.results.iter().map(for_events).collect();
+    let truth = times.bracket(|absence| {
+        let mut spans = spans.iter();
+        !absence.was_runnable && spans.any(|span| absence.begins_in(span))
+    });
+    times.assert_inside(&truth, |stack| stack["reason"] == "epoll");
+    let report = &found.report;
     let of_loop = |reason: &str| {
-        let stacks = list(&report, "stacks").iter();
+        let stacks = list(report, "stacks").iter();
         let is_its = |stack: &&Value| stack["comm"] == "loop" && stack["reason"] == reason;
         let stacks: Vec<&Value> = stacks.filter(is_its).collect();
         let all = sum(stacks.iter().copied(), "count");

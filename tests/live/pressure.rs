@@ -231,15 +231,20 @@ fn stacks_add_up_to_what_was_lost_and_caused_and_are_complete() {
         Workload::spawn("burn", command)
     };
     let (mut one, mut other) = (start(), start());
+    let waited_ns = |load: &Workload| {
+        let task = format!("/proc/{}", load.pid());
+        schedstat(task.as_ref())[1]
+    };
     let (output, ()) = during("pressure", "-s -j", || {
+        let before_ns = [&one, &other].map(waited_ns);
         one.go();
         other.go();
         // Until each has waited for the other for so long, by the kernel's account of what is over.
-        let has_waited = |load: &Workload| {
-            let task = format!("/proc/{}", load.pid());
-            schedstat(task.as_ref())[1] > 500_000_000
-        };
-        until("both wait", || has_waited(&one) && has_waited(&other));
+        until("both wait", || {
+            let now_ns = [&one, &other].map(waited_ns);
+            let mut pairs = now_ns.iter().zip(&before_ns);
+            pairs.all(|(now, before)| now - before > 500_000_000)
+        });
     });
     let (report, pid) = (output.report(), one.pid());
     for (role, parties, field) in [

@@ -45,12 +45,13 @@ fn samples(report: &Value) -> Counted {
 /// The figure that is held against the load's own account; `None`: only what holds for every load.
 type Count = Option<fn(&Value) -> Counted>;
 
-/// The tool counted as many events as the load knows of, but for hidden ones, and at most `edges` more, of how its threads begin and
-/// end.
+/// The tool counted as many events as the load knows of, but for hidden ones, which are one in twenty at most, and at most `edges`
+/// more, of how its threads begin and end.
 fn assert_counted(tool: &str, (counted, hidden): Counted, soaked: &Soaked, edges: u64) {
     let slices = number(&soaked.load, "slices");
-    let bounds = slices.saturating_sub(hidden)..=slices + edges;
-    assert_within(tool, counted, bounds, &soaked.report["losses"]);
+    let losses = &soaked.report["losses"];
+    assert_within(format!("{tool}: hidden"), hidden, ..=slices / 20, losses);
+    assert_within(tool, counted, slices - hidden..=slices + edges, losses);
 }
 
 /// Runs a load under one tool after the other; what became of each.

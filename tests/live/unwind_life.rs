@@ -120,6 +120,7 @@ pub(crate) fn assert_samples(report: &Value, comm: &str, program: &Path) {
     let (late, whole) = whole(report, "late", program);
     let early: u64 = in_function(report, "early").map(weight).sum();
     assert_most(early + late, all(report, comm), report);
+    assert!(late > 0, "none of the later phase: {report}");
     assert_whole(whole, late, 99);
 }
 
@@ -312,6 +313,9 @@ fn what_happened_is_old_news_after_a_tenth_of_a_second() {
     assert_whole(complete, all, 95);
 }
 
+/// Samples that are enough for a share of them.
+const ENOUGH: usize = 10;
+
 /// The later part of samples in a function is whole: what comes after the first one that reaches the program's entry.
 fn assert_whole_from_the_first_on(path: &Path, function: &str, percent: u64) {
     let moments = all_moments(path);
@@ -322,6 +326,7 @@ fn assert_whole_from_the_first_on(path: &Path, function: &str, percent: u64) {
     };
     let first = own.iter().position(is_whole);
     let later = &own[first.unwrap_or_else(|| panic!("none is whole: {own:?}"))..];
+    assert_within("later samples", later.len(), ENOUGH.., own.len());
     let whole = later.iter().copied().filter(is_whole).count();
     assert_whole(whole as u64, later.len() as u64, percent);
 }

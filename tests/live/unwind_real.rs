@@ -47,6 +47,7 @@ fn assert_complete(what: &str, report: &Value, elves: &mut Elves) {
         .map(|(end, n)| (end.as_str(), n.as_u64().unwrap_or(0)))
         .collect();
     let all: u64 = with_user(report).map(weight).sum();
+    assert!(all > 0, "{what}: nothing was seen");
     assert_eq!(ends.values().sum::<u64>(), all, "{what}: {ends:?}");
     let claimed = ends.get("root").copied().unwrap_or(0);
     let mut cut = Vec::new();

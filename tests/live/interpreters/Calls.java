@@ -24,13 +24,16 @@ public class Calls {
 
 	static long sum;
 	// By the clock and by the turns that a fast machine makes in that time: a late one makes as many.
-	static void burn(long ms) {
+	// When the small functions began.
+	static long burn(long ms) {
 		long end = System.nanoTime() + ms * 2000000;
 		for (long i = 0; i < ms * 3 / 10 || System.nanoTime() < end; i++)
 			sum += a(1000000);
-		end = System.nanoTime() + ms * 1000000;
+		long small = System.nanoTime();
+		end = small + ms * 1000000;
 		for (long i = 0; i < ms / 10 || System.nanoTime() < end; i++)
 			sum += loop(1000000);
+		return small;
 	}
 
 	public static void main(String[] args) throws Exception {
@@ -43,11 +46,11 @@ public class Calls {
 		System.out.println("ready " + ProcessHandle.current().pid());
 		System.in.read();
 		long start = System.nanoTime();
-		burn(1000);
+		long small = burn(1000);
 		long end = System.nanoTime();
 		for (int i = 0; i < 10; i++)
 			waitOuter(50);
-		System.out.println("{\"start_ns\": " + start + ", \"end_ns\": " + end + ", \"waited_ns\": " + System.nanoTime() + ", \"sum\": " + sum + "}");
+		System.out.println("{\"start_ns\": " + start + ", \"small_ns\": " + small + ", \"end_ns\": " + end + ", \"waited_ns\": " + System.nanoTime() + ", \"sum\": " + sum + "}");
 		System.out.println("done");
 		while (System.in.read() >= 0)
 			;
