@@ -126,17 +126,20 @@ pub fn busy_ns(logs: &Logs, disk: u32, class: Class, edges: &Range<u64>) -> Resu
         })
     };
     let pairs = pairs(logs, replay)?;
-    let union = |of: fn(&Pair) -> Interval| {
-        let mut intervals: Vec<Interval> = pairs.iter().map(of).collect();
-        intervals.sort_by_key(|one| one.begin_ns);
+    let union = |of: fn(&Pair) -> (u64, u64)| {
+        let mut intervals: Vec<(u64, u64)> = pairs.iter().map(of).collect();
+        intervals.sort_unstable();
         let (mut sum, mut until) = (0, edges.start);
-        for one in intervals {
-            sum += one.end_ns.saturating_sub(one.begin_ns.max(until));
-            until = until.max(one.end_ns);
+        for (begin_ns, end_ns) in intervals {
+            sum += end_ns.saturating_sub(begin_ns.max(until));
+            until = until.max(end_ns);
         }
         sum
     };
-    Ok((union(|pair| pair.early), union(|pair| pair.late)))
+    // The tool sees each beginning and each end after the one log and before the other.
+    let least = union(|pair| (pair.late.begin_ns, pair.early.end_ns));
+    let most = union(|pair| (pair.early.begin_ns, pair.late.end_ns));
+    Ok((least, most))
 }
 
 fn pairs(logs: &Logs, replay: impl Fn(&[Event]) -> Vec<Interval>) -> Result<Vec<Pair>> {
