@@ -168,7 +168,7 @@ mod tests {
         tests::{arrivals, row},
     };
 
-    /// Whoever came last to half of the rounds is not the trouble.
+    /// A thread that came last to half of the rounds is not the trouble.
     #[test]
     fn who_is_late_at_a_barrier_is_named() {
         let said = |times: [u64; 2]| {

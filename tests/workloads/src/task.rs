@@ -93,7 +93,7 @@ pub fn sleeps_in(tid: i32, number: libc::c_long) -> bool {
     read(tid, "syscall").split_ascii_whitespace().next() == Some(number.to_string().as_str())
 }
 
-/// Whether the thread sleeps in any system call.
+/// Looks whether the thread sleeps in any system call.
 #[must_use]
 pub fn sleeps(tid: i32) -> bool {
     read(tid, "syscall").starts_with(|c: char| c.is_ascii_digit())

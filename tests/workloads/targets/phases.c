@@ -17,7 +17,7 @@ int main(int argc, char **argv)
 			long before = sleeps_so_far();
 			long long cpu;
 
-			/* Whoever is late finds its time over, and has not slept. */
+			/* A thread that is late finds its time over, and has not slept. */
 			do
 				pause_ns(10000000);
 			while (sleeps_so_far() == before);

@@ -148,7 +148,7 @@ fn a_rule_may_be_of_one_value_only() {
     }
 }
 
-/// What runs tasks says nothing of what its threads wait for.
+/// A runtime of tasks says nothing of what its threads wait for.
 #[test]
 fn an_async_runtime_is_known_by_functions_and_files() {
     let rules = Rules::ours();

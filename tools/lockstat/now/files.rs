@@ -93,7 +93,7 @@ fn class_of(thread: &Thread) -> Option<Class> {
     }
 }
 
-/// Whoever took the lock. A POSIX lock is its process's alone; a file that was locked as a whole may have been handed on to a child,
+/// The process that took the lock. A POSIX lock is its process's alone; a file that was locked as a whole may have been handed on to a child,
 /// and of several threads any may have it.
 fn holder(threads: &Threads, (class, tgid): (Class, Option<u32>)) -> Holder {
     let Some(tgid) = tgid else {
@@ -183,7 +183,7 @@ mod tests {
 5: -> FLOCK  ADVISORY  WRITE 12 fe:00:81 0 EOF
 ";
 
-    /// Whoever waits behind a waiter waits for the same holder.
+    /// A thread behind a waiter waits for the same holder.
     #[test]
     fn waiters_are_found_with_the_lock_in_their_way() {
         let locks = FileLocks(parse(LIST));
