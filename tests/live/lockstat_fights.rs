@@ -9,11 +9,13 @@ use crate::lockstat_played::waited;
 use crate::prelude::*;
 use crate::traced::logged;
 
-/// Threads that fight for a lock, as many rounds as the argument says.
+/// Threads that fight for a lock, as many rounds as the argument says, or until they have slept for it so often.
 const FIGHT: &str = r#"
 #include <pthread.h>
+#include <sys/resource.h>
 #define FIGHTERS 4
 static int rounds, ends[2];
+static volatile long sleeps[FIGHTERS];
 static volatile pid_t tids[FIGHTERS];
 static volatile int resting;
 static const char *dir;
@@ -44,11 +46,32 @@ static void names(int which)
 	}
 }
 
-/* One pipe: all look into it, without waiting for anything else than for each other. */
+/* How often this thread has given up its CPU. */
+static long sleeps_of_mine(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_THREAD, &usage);
+	return usage.ru_nvcsw;
+}
+
+static long sleeps_of_all(void)
+{
+	long all = 0;
+
+	for (int i = 0; i < FIGHTERS; i++)
+		all += sleeps[i];
+	return all;
+}
+
+/* One pipe: all look into it, without waiting for anything else than for each other. On a busy machine they may take turns for
+ * as many rounds as one likes and never meet.
+ */
 static void bytes(int which)
 {
 	char buffer[1024];
 	cpu_set_t all, one;
+	long before;
 
 	/* On two CPUs, whatever the scheduler thinks: else they meet rarely. */
 	CPU_ZERO(&one);
@@ -57,9 +80,13 @@ static void bytes(int which)
 		if (CPU_ISSET(cpu, &all) && nth++ % 2 == which / 2 % 2 && nth <= 2)
 			CPU_SET(cpu, &one);
 	sched_setaffinity(0, sizeof(one), &one);
-	for (int i = 0; i < rounds; i++)
-		if ((which & 1 ? write(ends[1], buffer, sizeof(buffer)) : read(ends[0], buffer, sizeof(buffer))) == 0)
-			_exit(1);
+	before = sleeps_of_mine();
+	while (sleeps_of_all() < rounds) {
+		for (int i = 0; i < 100; i++)
+			if ((which & 1 ? write(ends[1], buffer, sizeof(buffer)) : read(ends[0], buffer, sizeof(buffer))) == 0)
+				_exit(1);
+		sleeps[which] = sleeps_of_mine() - before;
+	}
 }
 
 static void (*work)(int);
@@ -190,13 +217,13 @@ fn compare((what, rounds, class, name): Fought) -> Vec<Value> {
     locks(&report).to_vec()
 }
 
-/// A fight's subject, how often it is fought, and its lock: class and beginning of its name.
+/// A fight's subject, its rounds or for "bytes" sleeps, and its lock: class and beginning of its name.
 type Fought = (&'static str, u64, &'static str, &'static str);
 
 const FIGHTS: [Fought; 3] = [
     ("maps", 1_500, "rwsem", "mmap_lock of fight "),
     ("names", 4_000, "rwsem", "i_rwsem of dir place on "),
-    ("bytes", 400_000, "mutex", "pipe:["),
+    ("bytes", 100, "mutex", "pipe:["),
 ];
 
 /// The lock is there, and the one that was waited for longest is the first.
