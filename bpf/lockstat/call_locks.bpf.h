@@ -141,7 +141,8 @@ static __noinline int find_call_holder(struct futex_wait *futex, struct task_str
 		return 0;
 	futex->wait.mode = request.is_shared ? WAIT_SHARED : WAIT_EXCLUSIVE;
 	entry = (void *)lock_in_the_way((__u64)request.file, request.owner, request.start, request.end,
-					request.is_flock | request.is_shared << 1);
+					(request.is_flock ? FILE_LOCK_IS_FLOCK : 0) |
+						(request.is_shared ? FILE_LOCK_IS_SHARED : 0));
 	if (!entry)
 		return 0;
 	read_file_lock(&held, entry);

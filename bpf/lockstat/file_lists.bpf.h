@@ -173,41 +173,41 @@ static __always_inline void read_file_lock(struct held_file_lock *held, void *en
 	held->is_shared = BPF_CORE_READ(flat, fl_type) == F_RDLCK;
 }
 
-static __always_inline bool is_in_the_way(const struct file_lock_request *request, const struct held_file_lock *held)
+#define FILE_LOCK_IS_FLOCK (1U << 0)
+#define FILE_LOCK_IS_SHARED (1U << 1)
+
+/* 1 where a listed lock keeps a request from being granted: of an open file, where it is flock(2)'s, else of an owner of ranges.
+ * Not static: the verifier goes through it once, not for each caller and each turn of a loop.
+ */
+__noinline int is_in_the_way(__u64 entry, __u64 of, __s64 start, __s64 end, __u32 how)
 {
-	if (request->is_shared && held->is_shared)
-		return false;
-	if (request->is_flock)
-		return held->file != request->file;
-	return held->owner != request->owner && held->start <= request->end && request->start <= held->end;
+	struct held_file_lock held = {};
+
+	read_file_lock(&held, (void *)entry);
+	if (how & FILE_LOCK_IS_SHARED && held.is_shared)
+		return 0;
+	if (how & FILE_LOCK_IS_FLOCK)
+		return (__u64)held.file != of;
+	return held.owner != of && held.start <= end && start <= held.end;
 }
 
-/* The first lock that keeps a request from being granted, of an open file by its address: its entry in the list; 0: there is none.
- * `how`: 1 for flock(2), and 2 for a reader. Not static: the verifier goes through it once, not for each caller.
+/* The first lock in the way of a request, of an open file by its address: its entry in the list; 0: there is none. `how`:
+ * FILE_LOCK_IS_….
  */
 __noinline __u64 lock_in_the_way(__u64 file, __u64 owner, __s64 start, __s64 end, __u32 how)
 {
 	struct file *open = (struct file *)file;
-	struct file_lock_request request = {
-		.file = open,
-		.owner = owner,
-		.start = start,
-		.end = end,
-		.is_flock = how & 1,
-		.is_shared = how >> 1 & 1,
-	};
 	struct inode___locked *inode = (void *)BPF_CORE_READ(open, f_inode);
 	struct file_lock_context *locks = BPF_CORE_READ(inode, i_flctx);
-	struct held_file_lock held = {};
+	__u64 of = how & FILE_LOCK_IS_FLOCK ? file : owner;
 	struct list_head *head, *at;
 
 	if (!locks)
 		return 0;
-	head = request.is_flock ? &locks->flc_flock : &locks->flc_posix;
+	head = how & FILE_LOCK_IS_FLOCK ? &locks->flc_flock : &locks->flc_posix;
 	at = BPF_CORE_READ(head, next);
 	for (int i = 0; i < MAX_LISTED_LOCKS && at && at != head; i++) {
-		read_file_lock(&held, at);
-		if (is_in_the_way(&request, &held))
+		if (is_in_the_way((__u64)at, of, start, end, how))
 			return (__u64)at;
 		at = BPF_CORE_READ(at, next);
 	}
