@@ -9,13 +9,16 @@ use crate::lockstat_played::waited;
 use crate::prelude::*;
 use crate::traced::logged;
 
-/// Threads that fight for a lock, as many rounds as the argument says, or until they have slept for it so often.
+/// Threads that fight for a lock, as many rounds as the argument says.
 const FIGHT: &str = r#"
+#include <linux/userfaultfd.h>
 #include <pthread.h>
-#include <sys/resource.h>
+#include <sys/ioctl.h>
 #define FIGHTERS 4
-static int rounds, ends[2];
-static volatile long sleeps[FIGHTERS];
+static int rounds, ends[2], faults;
+/* Rounds in which the writer has the pipe, and reads that are done. */
+static int held, reads;
+static char *page;
 static volatile pid_t tids[FIGHTERS];
 static volatile int resting;
 static const char *dir;
@@ -46,46 +49,57 @@ static void names(int which)
 	}
 }
 
-/* How often this thread has given up its CPU. */
-static long sleeps_of_mine(void)
+/* A page that is there when we say so: whoever copies from it waits until then. */
+static void watch_page(void)
 {
-	struct rusage usage;
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register range = { .mode = UFFDIO_REGISTER_MODE_MISSING };
 
-	getrusage(RUSAGE_THREAD, &usage);
-	return usage.ru_nvcsw;
+	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	range.range.start = (unsigned long)page;
+	range.range.len = 4096;
+	faults = syscall(SYS_userfaultfd, O_CLOEXEC);
+	if (ioctl(faults, UFFDIO_API, &api) || ioctl(faults, UFFDIO_REGISTER, &range))
+		_exit(3);
 }
 
-static long sleeps_of_all(void)
-{
-	long all = 0;
-
-	for (int i = 0; i < FIGHTERS; i++)
-		all += sleeps[i];
-	return all;
-}
-
-/* One pipe: all look into it, without waiting for anything else than for each other. On a busy machine they may take turns for
- * as many rounds as one likes and never meet.
- */
+/* One pipe: the first thread writes to it what is not there yet, and has its lock meanwhile. */
 static void bytes(int which)
 {
 	char buffer[1024];
-	cpu_set_t all, one;
-	long before;
 
-	/* On two CPUs, whatever the scheduler thinks: else they meet rarely. */
-	CPU_ZERO(&one);
-	sched_getaffinity(0, sizeof(all), &all);
-	for (int cpu = 0, nth = 0; cpu < CPU_SETSIZE; cpu++)
-		if (CPU_ISSET(cpu, &all) && nth++ % 2 == which / 2 % 2 && nth <= 2)
-			CPU_SET(cpu, &one);
-	sched_setaffinity(0, sizeof(one), &one);
-	before = sleeps_of_mine();
-	while (sleeps_of_all() < rounds) {
-		for (int i = 0; i < 100; i++)
-			if ((which & 1 ? write(ends[1], buffer, sizeof(buffer)) : read(ends[0], buffer, sizeof(buffer))) == 0)
-				_exit(1);
-		sleeps[which] = sleeps_of_mine() - before;
+	for (int i = 0; i < rounds; i++) {
+		if (!which) {
+			while (__atomic_load_n(&reads, __ATOMIC_ACQUIRE) < i * (FIGHTERS - 1))
+				usleep(200);
+			madvise(page, 4096, MADV_DONTNEED);
+			if (write(ends[1], page, sizeof(buffer)) != sizeof(buffer))
+				_exit(4);
+			continue;
+		}
+		while (__atomic_load_n(&held, __ATOMIC_ACQUIRE) <= i)
+			usleep(200);
+		if (!read(ends[0], buffer, sizeof(buffer)))
+			_exit(5);
+		__atomic_add_fetch(&reads, 1, __ATOMIC_RELEASE);
+	}
+}
+
+/* Gives the page when all others wait for the writer. */
+static void give_pages(void)
+{
+	struct uffdio_zeropage zero = { .range = { .len = 4096 } };
+	struct uffd_msg fault;
+
+	zero.range.start = (unsigned long)page;
+	for (int i = 0; i < rounds; i++) {
+		if (read(faults, &fault, sizeof(fault)) != sizeof(fault))
+			_exit(6);
+		__atomic_add_fetch(&held, 1, __ATOMIC_RELEASE);
+		for (int other = 1; other < FIGHTERS; other++)
+			await_state(&tids[other], 'D');
+		if (ioctl(faults, UFFDIO_ZEROPAGE, &zero))
+			_exit(7);
 	}
 }
 
@@ -116,6 +130,7 @@ int main(int argc, char **argv)
 	work = argv[1][0] == 'm' ? maps : argv[1][0] == 'n' ? names : bytes;
 	if (pipe2(ends, O_NONBLOCK))
 		return 1;
+	watch_page();
 	pthread_barrier_init(&start, NULL, FIGHTERS + 1);
 	for (long i = 0; i < FIGHTERS; i++)
 		pthread_create(&thread, NULL, run, (void *)i);
@@ -127,6 +142,8 @@ int main(int argc, char **argv)
 	pthread_barrier_wait(&start);
 	for (int i = 0; i < FIGHTERS; i++)
 		say("{\"tid\": %d}\n", tids[i]);
+	if (work == bytes)
+		give_pages();
 	while (resting < FIGHTERS)
 		usleep(1000);
 	await_rest();
@@ -217,13 +234,13 @@ fn compare((what, rounds, class, name): Fought) -> Vec<Value> {
     locks(&report).to_vec()
 }
 
-/// A fight's subject, its rounds or for "bytes" sleeps, and its lock: class and beginning of its name.
+/// A fight's subject, how often it is fought, and its lock: class and beginning of its name.
 type Fought = (&'static str, u64, &'static str, &'static str);
 
 const FIGHTS: [Fought; 3] = [
     ("maps", 1_500, "rwsem", "mmap_lock of fight "),
     ("names", 4_000, "rwsem", "i_rwsem of dir place on "),
-    ("bytes", 100, "mutex", "pipe:["),
+    ("bytes", 20, "mutex", "pipe:["),
 ];
 
 /// The lock is there, and the one that was waited for longest is the first.
