@@ -277,11 +277,13 @@ fn rule(line: &str) -> Result<Rule, (usize, &'static str)> {
     let (_, library) = next("a library is missing, or '-' for any")?;
     let (class_at, class) = next("a class is missing")?;
     let (role_at, role) = next("a role is missing: contention, barrier, io, work, tasks or '-'")?;
-    let (is_own, value) = words.next().map_or(Ok((false, None)), own_or_value)?;
+    let runs_tasks = role == TASKS;
+    // A rule of tasks tells of no wait.
+    let word = (!runs_tasks).then(|| words.next()).flatten();
+    let (is_own, value) = word.map_or(Ok((false, None)), own_or_value)?;
     if let Some((column, _)) = words.next() {
         return Err((column, "nothing may follow"));
     }
-    let runs_tasks = role == TASKS;
     let known = Role::of_word(role).or(runs_tasks.then_some(Role::Unsaid));
     let role = known.ok_or((
         role_at,

@@ -37,6 +37,10 @@ fn a_mistake_is_told_with_its_place() {
         mistake("f - mutex lock"),
         "line 1, column 11: a role is contention, barrier, io, work, tasks or '-'"
     );
+    assert_eq!(
+        mistake("f - rounds tasks own"),
+        "line 1, column 18: nothing may follow"
+    );
     let class = "a class is a word of at most 16 small letters, digits and hyphens";
     for wrong in [
         "Row",
