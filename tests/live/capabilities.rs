@@ -79,7 +79,9 @@ impl Programs {
             chown(at, Some(NOBODY), None).expect("root");
             mode(at, if name == "private" { 0o700 } else { 0o755 });
             let mut command = Command::new("setpriv");
-            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+            // It ends where the tests are killed, too.
+            command.args(["--pdeathsig", "KILL", "--clear-groups"]);
+            command.args(["--reuid=65534", "--regid=65534"]);
             let child = command.arg(&program).stdin(Stdio::null()).spawn();
             let child = child.expect("util-linux is installed");
             // It is the program, no more setpriv, when it has the name.
