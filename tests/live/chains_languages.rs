@@ -59,6 +59,13 @@ const RUST_INLINED: &str = "
     START > main > .. > chains::main > chains::nested_1 > chains::between > chains::nested_2 > chains::stop > ..
 ";
 
+/// Lines alone have bare names of functions. Symbols have the modules of those that are not inlined, and the files that they are in
+/// those of the standard library's.
+const RUST_OF_LINES: &str = "
+    START > main > .. > chains::main > chains::catches > std::panic::catch_unwind<fn(), ()> > .. > chains::owns > \
+        core::ptr::drop_in_place<chains::Guard> > <chains::Guard as core::ops::drop::Drop>::drop > stop > ..
+";
+
 fn rustc(dir: &Path, name: &str, flags: &str) -> PathBuf {
     let program = dir.join(name);
     run(Command::new("rustc")
@@ -90,7 +97,10 @@ fn inlined_rust_functions_are_frames_of_the_chain() {
     let program = rustc(dir.path(), "rust-g", "-O -g");
     let mut case = Case::new("rust-g", &program, RUST_INLINED);
     case.only = "chains::nested_2";
-    hold_to(vec![case], "");
+    let program = rustc(dir.path(), "rust-l", "-O -C debuginfo=line-tables-only");
+    let mut of_lines = Case::new("rust-l", &program, RUST_OF_LINES);
+    of_lines.only = "chains::owns";
+    hold_to(vec![case, of_lines], "");
 }
 
 const GO: &str = "

@@ -9,6 +9,7 @@ use foreign::wire::at_most;
 use serde::{Deserialize, Serialize};
 
 use crate::demangle::{MAX_NAME, demangled};
+use crate::rust_paths;
 
 /// Functions inlined into each other at one address.
 pub(super) const MAX_INLINED: usize = 256;
@@ -41,6 +42,14 @@ impl Functions {
         let mut texts = names.chain(files.map(|(file, _)| file));
         !self.named.is_empty() && texts.all(|text| text.len() <= MAX_CUT)
     }
+
+    /// Whether the outermost is a function of Rust's that has a name without modules.
+    fn is_bare_rust(&self) -> bool {
+        self.named.first().is_some_and(|outer| {
+            let file = outer.line.as_ref().map(|(file, _)| file.as_str());
+            file.is_some_and(|file| file.ends_with(".rs")) && !outer.name.contains("::")
+        })
+    }
 }
 
 /// The library and its caches.
@@ -72,6 +81,40 @@ impl ElfNames {
             other => other,
         }
         .map(|found| found.unwrap_or_else(|| none(addresses)))
+        .map(|found| match dwarf {
+            true => self.with_symbols(path, addresses, found),
+            false => found,
+        })
+    }
+
+    /// Gives Rust functions without modules, as debug information of lines alone has them, the names of their symbols.
+    fn with_symbols(
+        &mut self,
+        path: &Path,
+        addresses: &[u64],
+        mut found: Vec<Option<Functions>>,
+    ) -> Vec<Option<Functions>> {
+        let bare: Vec<usize> = found
+            .iter()
+            .enumerate()
+            .filter(|(_, functions)| functions.as_ref().is_some_and(Functions::is_bare_rust))
+            .map(|(at, _)| at)
+            .collect();
+        if bare.is_empty() {
+            return found;
+        }
+        let bare_addresses: Vec<u64> = bare.iter().map(|at| addresses[*at]).collect();
+        let symbols = self.attempt(path, false, &bare_addresses).flatten();
+        for (at, symbol) in bare.into_iter().zip(symbols.into_iter().flatten()) {
+            let name = symbol.and_then(|symbol| symbol.named.into_iter().next());
+            let name = name
+                .map(|named| named.name)
+                .filter(|name| name.contains("::"));
+            if let (Some(functions), Some(name)) = (&mut found[at], name) {
+                functions.named[0].name = name;
+            }
+        }
+        found
     }
 
     /// `None` after a panic, `Some(None)` when the file is broken.
@@ -129,9 +172,14 @@ fn functions(symbolized: Symbolized<'_>) -> Option<Functions> {
     };
     // Aliases of one function are no calls.
     let callees = sym.inlined.iter().filter(|f| f.name != sym.name);
-    let inlined = callees.take(MAX_INLINED).map(|f| Named {
-        name: bounded(&demangled(&f.name)),
-        line: f.code_info.as_ref().and_then(line),
+    let inlined = callees.take(MAX_INLINED).map(|f| {
+        let (name, line) = (demangled(&f.name), f.code_info.as_ref().and_then(line));
+        let file = line.as_ref().map(|(file, _)| file.as_str());
+        let qualified = file.and_then(|file| rust_paths::qualified(&name, file));
+        Named {
+            name: bounded(qualified.as_deref().unwrap_or(&name)),
+            line,
+        }
     });
     Some(Functions {
         sizeless: start_of_sizeless(&sym),

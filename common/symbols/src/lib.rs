@@ -37,6 +37,7 @@ pub mod places;
 mod reader;
 mod relocations;
 mod resolve;
+mod rust_paths;
 mod strip;
 mod vdso;
 
