@@ -3,29 +3,20 @@
 
 #![no_main]
 
+use elf::Variables;
 use libfuzzer_sys::fuzz_target;
 
 mod memory;
 
 #[path = "../../common/symbols/src/demangle.rs"]
 mod demangle;
-#[path = "../../common/symbols/src/pieces.rs"]
-#[expect(dead_code, reason = "that too much was asked for is asked elsewhere")]
-mod pieces;
-/// The real one has the library that names are read with beside this.
-mod elfnames {
-    pub(super) const MAX_NAME: usize = 16 << 10;
-}
-#[path = "../../common/symbols/src/places/variables.rs"]
-#[expect(dead_code, reason = "how much memory they take is asked elsewhere")]
-mod variables;
 
 /// As long as a name may be, each character in four bytes.
 const LONGEST: usize = 4 * 256;
 
 fuzz_target!(|bytes: &[u8]| {
     let file = memory::file(bytes);
-    let variables = variables::Variables::read(&file, Some(&file));
+    let variables = Variables::read(&file, Some(&file));
     let offsets = [0, 0x1000, bytes.len() as u64];
     let biases = offsets.into_iter().filter_map(|offset| variables.bias(0x40_0000, offset));
     for bias in biases {
@@ -34,6 +25,7 @@ fuzz_target!(|bytes: &[u8]| {
             let found = variables.find(elf_address);
             if let Some((name, offset)) = found.variable {
                 assert!(!name.is_empty() && name.len() <= LONGEST && offset <= elf_address);
+                assert!(demangle::demangled(name).len() <= elf::MAX_NAME);
             }
             assert!(found.section.is_none_or(|name| name.len() <= LONGEST));
         }

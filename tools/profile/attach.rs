@@ -216,10 +216,7 @@ fn find_file(name: &str) -> Option<PathBuf> {
 
 /// `libc.so` in /usr/lib is a linker script.
 fn is_elf(path: &Path) -> bool {
-    let mut magic = [0; 4];
-    let read =
-        fs::File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut magic));
-    read.is_ok() && magic == *b"\x7fELF"
+    fs::File::open(path).is_ok_and(|file| elf::is_elf(&file))
 }
 
 /// Finds where an event's weight lies; also checks that a tracepoint exists.

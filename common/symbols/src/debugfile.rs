@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use elf::Headers;
 use flate2::Crc;
 
-use crate::elf::{self, Headers};
 use crate::files::{open_in, open_root};
 use crate::modules::Module;
 use crate::opener::Opened;
@@ -56,7 +56,7 @@ pub(crate) fn of_opened(binary: &Opened, path: &[u8]) -> Option<File> {
 
 /// The same of one that somebody else keeps open.
 pub(super) fn of_file(binary: &File, owner: u32, path: &[u8]) -> Option<File> {
-    let headers = elf::read(binary)?;
+    let headers = Headers::read(binary)?;
     let root = open_root("/").ok()?;
     let candidates = candidates(path, &headers, &[DEBUG_DIR.into()]);
     let mut found = candidates
@@ -80,7 +80,7 @@ fn open(
         return None;
     }
     let own = own && of_root;
-    let headers = elf::read(&file)?;
+    let headers = Headers::read(&file)?;
     let belongs = match (&binary.build_id, &headers.build_id) {
         (Some(wanted), Some(found)) => wanted == found,
         _ => {

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// C++ names of heavy templates reach 10 KiB; a file may claim megabytes.
-pub(super) const MAX_NAME: usize = 16 << 10;
+use elf::MAX_NAME;
 
 /// The name of a Rust or C++ function; any other as it is.
 ///
@@ -55,6 +54,12 @@ mod tests {
                 "core::fmt::Write::write_fmt",
             ),
             ("_RNvCs1234_7mycrate4main", "mycrate::main"),
+            (
+                "_ZN9rustlocks9STD_MUTEX17hab9c72ce113304c7E",
+                "rustlocks::STD_MUTEX",
+            ),
+            ("_ZN3app5cacheE", "app::cache"),
+            ("w", "w"),
             ("_Z", "_Z"),
             ("_ZNK", "_ZNK"),
         ] {

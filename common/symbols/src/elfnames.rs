@@ -5,10 +5,11 @@ use std::path::Path;
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
+use elf::MAX_NAME;
 use foreign::wire::at_most;
 use serde::{Deserialize, Serialize};
 
-use crate::demangle::{MAX_NAME, demangled};
+use crate::demangle::demangled;
 use crate::rust_paths;
 
 /// Functions inlined into each other at one address.

@@ -7,17 +7,13 @@ mod began;
 mod build_ids;
 mod cache;
 #[cfg(test)]
+#[path = "../../elf/src/damage.rs"]
 mod damage;
 pub(crate) mod debugfile;
 pub(crate) mod demangle;
-mod elf;
 mod elfnames;
 pub mod files;
 mod frames;
-mod gofile;
-mod goheader;
-#[cfg(test)]
-mod gosample;
 mod identity;
 mod interrupt;
 mod jit;
@@ -27,15 +23,11 @@ mod location;
 mod losses;
 pub mod mappings;
 pub mod memory;
-mod minidebug;
 mod modules;
 mod opener;
-mod pclntab;
 mod perfmap;
-pub(crate) mod pieces;
 pub mod places;
 mod reader;
-mod relocations;
 mod resolve;
 mod rust_paths;
 mod strip;

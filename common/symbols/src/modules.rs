@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::elf;
 use crate::files::{open_in_nofollow, open_mapped, open_root};
 use crate::identity::{RootKey, Stamp, is_shared_memory, matches, undeleted};
 use crate::mappings::{Backing, FileKey, Mapping};

@@ -6,12 +6,12 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use elf::Headers;
+use elf::go::{GoFile, Table};
+
 use crate::debugfile::{self, DebugFile};
-use crate::elf::{self, Headers};
 use crate::elfnames::{Functions, Named};
-use crate::gofile::GoFile;
 use crate::modules::Modules;
-use crate::pclntab::Table;
 use crate::reader::Reader;
 
 /// What compressed sections may claim to unpack to.
@@ -146,7 +146,7 @@ impl Resolver {
         let Some(file) = module.unchanged() else {
             return;
         };
-        let read = || elf::read(file);
+        let read = || Headers::read(file);
         let Some(headers) = Self::searched(&mut self.searching, module.owner(), read) else {
             self.refused.insert(id);
             return;
@@ -158,7 +158,7 @@ impl Resolver {
             .then(|| Self::searched(&mut self.searching, module.owner(), find))
             .flatten();
         let go = self.sources.values().filter_map(|s| s.go.get()?.as_ref());
-        let go_bytes: usize = go.map(Table::len).sum();
+        let go_bytes: usize = go.map(Table::bytes).sum();
         if self.sources.len() >= self.max_sources || go_bytes > MAX_GO_BYTES {
             self.sources.clear();
             self.reader.reset();

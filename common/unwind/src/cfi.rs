@@ -4,7 +4,6 @@ use gimli::{DebugFrame, EhFrame, LittleEndian};
 
 use crate::counts::Counts;
 use crate::entries::{Context, Entry, Parsed, Section};
-use crate::error::Error;
 use crate::go::Go;
 use crate::header::Kind;
 use crate::plt::Plt;
@@ -13,6 +12,7 @@ use crate::rule::Rule;
 use crate::sections::CfiSection;
 use crate::table::Table;
 use crate::text::Text;
+use elf::Error;
 
 /// Smaller gaps between functions are padding: rows for them would be a fifth of all.
 const MIN_GAP: u64 = 16;

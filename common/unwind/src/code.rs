@@ -1,8 +1,8 @@
 //! What the instructions say of a frame that has neither a rule nor a frame pointer of its own; as
 //! `bpf/include/unwind_code.bpf.h`, which see.
 
-use crate::load::PAGE;
 use crate::rule::{Cfa, FpMode, Rule};
+use elf::PAGE;
 
 const PUSH_BP: u8 = 0x55;
 

@@ -8,11 +8,11 @@ use gimli::{UnwindOffset, UnwindSection};
 
 use crate::convert::{Reader, Storage, rule};
 use crate::counts::Counts;
-use crate::error::Error;
 use crate::header::{Header, Kind};
 use crate::rows::Rows;
 use crate::rule::Rule;
 use crate::text::Text;
+use elf::Error;
 
 /// The most frame descriptions of one file; libLLVM has 0.2 M.
 const MAX_FDES: u64 = 4 << 20;

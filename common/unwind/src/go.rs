@@ -1,47 +1,45 @@
 //! Go's function table (pclntab) as call frame information: Go writes `.debug_frame`, which stripping takes away, and
 //! keeps for itself how far below its caller's the stack pointer is, for every instruction.
 //!
-//! The layouts are those that Go's `runtime/symtab.go` and `cmd/link/internal/ld/pcln.go` have, on little-endian
-//! machines with 8-byte pointers.
+//! The layouts are those that Go's `runtime/symtab.go` and `cmd/link/internal/ld/pcln.go` have.
+
+use elf::Error;
+use elf::go::{Header, Image, Layout};
 
 use crate::counts::Counts;
 use crate::entries::{Context, Entry, MAX_WORK, Section};
-use crate::error::Error;
 use crate::header::u32_at;
 use crate::rows::Rows;
 use crate::rule::{Cfa, FpMode, Rule};
 use crate::text::Text;
 
-/// Functions of one program; the largest have some 100,000.
-const MAX_FUNCTIONS: usize = 1 << 20;
 /// Rows of one function; generated code has thousands.
 const MAX_STEPS: usize = 1 << 16;
 /// In a function's flags: nobody calls it.
 const TOP_FRAME: u8 = 1;
 
-/// How a table is laid out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Layout {
-    /// Go 1.2: all is relative to the table, code addresses are pointers.
-    Pointers,
-    /// Go 1.16: the header says where the parts are.
-    Split,
-    /// Go 1.18 and 1.20: code addresses are relative to the text's start. With the place of a function's flags.
-    Relative(usize),
-}
-
 /// A `.gopclntab` section.
 pub(crate) struct Go<'a> {
     bytes: &'a [u8],
-    layout: Layout,
+    header: Header,
     text: u64,
-    functions: usize,
-    functab: usize,
-    pctab: usize,
 }
 
-fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+/// A table alone, at address 0.
+struct Bytes<'a>(&'a [u8]);
+
+impl Image for Bytes<'_> {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+        let at = usize::try_from(address).unwrap_or(usize::MAX);
+        let bytes = self.0.get(at..).unwrap_or_default();
+        let size = bytes.len().min(buffer.len());
+        buffer[..size].copy_from_slice(&bytes[..size]);
+        size
+    }
+
+    fn read_relocated(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
+        self.fill(address, buffer)
+    }
 }
 
 /// Go's variable-length numbers, least significant seven bits first.
@@ -61,71 +59,50 @@ fn varint(bytes: &[u8], at: &mut usize) -> Option<u32> {
 impl<'a> Go<'a> {
     /// `text` is where the text starts if the table does not say it: since Go 1.26 the linker leaves that to others.
     pub(crate) fn new(bytes: &'a [u8], text: u64) -> Option<Self> {
-        let [0, 0, 1, 8] = *bytes.get(4..)?.first_chunk()? else {
-            return None;
-        };
-        let layout = match u32_at(bytes, 0)? {
-            0xffff_fffb => Layout::Pointers,
-            0xffff_fffa => Layout::Split,
-            0xffff_fff0 => Layout::Relative(37),
-            0xffff_fff1 => Layout::Relative(41),
-            _ => return None,
-        };
-        let word = |n: usize| usize::try_from(word_at(bytes, 8 + 8 * n)?).ok();
-        let (pctab, functab, start) = match layout {
-            Layout::Pointers => (0, 16, 0),
-            Layout::Split => (word(5)?, word(6)?, 0),
-            Layout::Relative(_) => (word(6)?, word(7)?, word(2)?),
+        let image = Bytes(bytes);
+        let header = Header::read(&image, 0).filter(Header::is_x86_64)?;
+        let start = match header.text_at {
+            Some(at) => header.pointer(&image, at)?,
+            None => 0,
         };
         Some(Self {
             bytes,
-            layout,
-            text: if start == 0 { text } else { start as u64 },
-            functions: word(0).filter(|functions| *functions <= MAX_FUNCTIONS)?,
-            functab,
-            pctab,
+            header,
+            text: if start == 0 { text } else { start },
         })
     }
 
-    /// Bytes of an address.
-    fn width(&self) -> usize {
-        match self.layout {
-            Layout::Relative(_) => 4,
-            Layout::Pointers | Layout::Split => 8,
-        }
-    }
-
     fn number(&self, at: usize) -> Option<u64> {
-        match self.layout {
-            Layout::Relative(_) => u32_at(self.bytes, at).map(u64::from),
-            Layout::Pointers | Layout::Split => word_at(self.bytes, at),
-        }
+        let bytes = self.bytes.get(at..)?.get(..self.header.width())?;
+        Some(self.header.number(bytes))
     }
 
     fn address(&self, at: usize) -> Option<u64> {
-        match self.layout {
-            Layout::Relative(_) => self.text.checked_add(self.number(at)?),
-            Layout::Pointers | Layout::Split => self.number(at),
-        }
+        let base = if self.header.text_at.is_some() {
+            self.text
+        } else {
+            0
+        };
+        base.checked_add(self.number(at)?)
     }
 
     /// Start, end and place of the data of a function.
     fn function(&self, index: usize) -> Option<(u64, u64, usize)> {
-        let at = self.functab.checked_add(2 * self.width() * index)?;
-        let data = usize::try_from(self.number(at + self.width())?).ok()?;
-        let base = match self.layout {
-            Layout::Pointers => 0,
-            Layout::Split | Layout::Relative(_) => self.functab,
-        };
-        let end = self.address(at + 2 * self.width())?;
-        Some((self.address(at)?, end, base.checked_add(data)?))
+        let width = self.header.width();
+        let functab = usize::try_from(self.header.functab).ok()?;
+        let at = functab.checked_add(2 * width * index)?;
+        let start = self.address(at)?;
+        let data = self.header.data.checked_add(self.number(at + width)?)?;
+        let end = self.address(at + 2 * width)?;
+        Some((start, end, usize::try_from(data).ok()?))
     }
 
     fn is_top(&self, data: usize) -> Option<bool> {
-        let Layout::Relative(flags) = self.layout else {
+        let Layout::Relative { flags } = self.header.layout() else {
             return Some(false);
         };
-        Some(self.bytes.get(data.checked_add(flags)?)? & TOP_FRAME != 0)
+        let at = data.checked_add(usize::try_from(flags).ok()?)?;
+        Some(self.bytes.get(at)? & TOP_FRAME != 0)
     }
 
     /// Adds rows up to where they are readable; `None` if not to the function's end.
@@ -141,8 +118,12 @@ impl<'a> Go<'a> {
             return Some(rows.push(entry.start, Rule::END));
         }
         // The address, the name, the arguments' size, the place of deferred calls: then what is looked for.
-        let pcsp = u32_at(self.bytes, entry.offset.checked_add(self.width() + 12)?)?;
-        let mut next = self.pctab.checked_add(usize::try_from(pcsp).ok()?)?;
+        let pcsp = u32_at(
+            self.bytes,
+            entry.offset.checked_add(self.header.width() + 12)?,
+        )?;
+        let depths = self.header.pctab.checked_add(pcsp.into())?;
+        let mut next = usize::try_from(depths).ok()?;
         let mut depth = -1_i32;
         for step in 0..MAX_STEPS {
             if *at >= entry.end {
@@ -196,9 +177,10 @@ impl Section for Go<'_> {
         entries: &mut Vec<Entry>,
         counts: &mut Counts,
     ) -> Result<(), Error> {
-        for index in 0..self.functions {
-            let Some((start, end, offset)) = self.function(index) else {
-                counts.dropped_fdes += (self.functions - index) as u64;
+        for index in 0..self.header.functions {
+            let function = usize::try_from(index).ok().and_then(|at| self.function(at));
+            let Some((start, end, offset)) = function else {
+                counts.dropped_fdes += self.header.functions - index;
                 break;
             };
             counts.fdes += 1;

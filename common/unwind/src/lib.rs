@@ -25,31 +25,26 @@
 
 mod cfi;
 mod code;
-mod compressed;
 mod convert;
 mod counts;
-mod elf;
 mod entries;
-mod error;
 mod expression;
 mod go;
 mod header;
+mod image;
 mod key;
-mod load;
 mod plt;
 mod rows;
 mod rule;
 mod rule_set;
 mod sections;
-mod source;
 mod table;
 mod text;
 mod walk;
 
 pub use counts::Counts;
-pub use elf::Image;
-pub use error::Error;
-pub use load::{Load, PAGE};
+pub use elf::{Error, Load, PAGE};
+pub use image::Image;
 pub use rule::{Cfa, FpMode, Rule};
 pub use rule_set::{MAX_RULES, RuleSet};
 pub use table::{PAGE_BITS, Page, Table};

@@ -4,10 +4,10 @@
 
 use crate::counts::Counts;
 use crate::entries::{Context, Entry, Section};
-use crate::error::Error;
 use crate::rows::Rows;
 use crate::rule::{Cfa, Rule};
 use crate::text::Text;
+use elf::Error;
 
 /// Bytes in the header and in each entry.
 const ENTRY: usize = 16;

@@ -1,9 +1,9 @@
 //! Rows in the order of their addresses: equal neighbours merged, sorted into pages.
 
-use crate::error::Error;
 use crate::rule::Rule;
 use crate::rule_set::RuleSet;
 use crate::table::{PAGE_BITS, PAGE_MASK, Page, Table};
+use elf::Error;
 
 /// The most rows of one file: 64 MB. librustc_driver has 1 M.
 const MAX_ROWS: usize = 16 << 20;

@@ -1,16 +1,13 @@
 //! Finding call frame information: by section name, or where the program headers point.
 
+use elf::{Error, Load, Source, inflate, inflate_gnu, read};
 use gimli::{BaseAddresses, EhFrameHdr, LittleEndian};
 use object::LittleEndian as LE;
 use object::elf::{ProgramHeader64, SHF_COMPRESSED, SectionHeader64};
 use object::read::elf::{ProgramHeader, SectionHeader};
 
-use crate::compressed::{inflate, inflate_gnu};
-use crate::error::Error;
 use crate::header::{Kind, used};
-use crate::load::Load;
 use crate::plt::is_plt;
-use crate::source::{Source, read};
 
 /// The most bytes of call frame information and Go's table that any file is read with, inflated.
 pub(crate) const MAX_CFI: u64 = 256 << 20;

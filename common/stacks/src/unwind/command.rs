@@ -9,11 +9,8 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use elf::needed;
 use host::libraries;
-use object::Endianness;
-use object::elf::{DT_NEEDED, FileHeader64};
-use object::read::ReadCache;
-use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 
 /// A program with more libraries is loaded without the rest.
 const MOST_FILES: usize = 256;
@@ -65,32 +62,6 @@ fn locations(needed: &Path, directories: &[PathBuf]) -> Option<PathBuf> {
     }
     let mut candidates = directories.iter().map(|directory| directory.join(needed));
     candidates.find(|candidate| candidate.is_file())
-}
-
-/// The dynamic linker by its path, libraries by their names.
-fn needed(file: &File) -> Option<Vec<PathBuf>> {
-    let cache = ReadCache::new(file);
-    let data = &cache;
-    let header = FileHeader64::<Endianness>::parse(data).ok()?;
-    let endian = header.endian().ok()?;
-    let mut found = Vec::new();
-    for segment in header.program_headers(endian, data).ok()? {
-        if let Ok(Some(linker)) = segment.interpreter(endian, data) {
-            found.push(PathBuf::from(OsStr::from_bytes(linker)));
-        }
-    }
-    let sections = header.sections(endian, data).ok()?;
-    if let Ok(Some((entries, strings))) = sections.dynamic(endian, data) {
-        let strings = sections.strings(endian, data, strings).ok()?;
-        for entry in entries {
-            if entry.d_tag(endian) == DT_NEEDED
-                && let Ok(name) = entry.string(endian, strings)
-            {
-                found.push(PathBuf::from(OsStr::from_bytes(name)));
-            }
-        }
-    }
-    Some(found)
 }
 
 #[cfg(test)]

@@ -71,9 +71,9 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::super::super::damage::Seeded;
-    use super::super::super::demangle::MAX_NAME;
     use super::super::super::elfnames::{MAX_INLINED, Named};
     use super::*;
+    use elf::MAX_NAME;
 
     fn named(name: &str, line: Option<(String, u32)>) -> Named {
         Named {

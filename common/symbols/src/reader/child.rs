@@ -6,12 +6,11 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
+use elf::{Headers, unpacks_within};
 use foreign::helper::own_descriptors;
 use foreign::wire;
 
-use super::super::elf;
 use super::super::elfnames::ElfNames;
-use super::super::minidebug::unpacks_within;
 use super::answer::{Answer, Question};
 
 /// Answers until the socket closes.
@@ -36,7 +35,7 @@ pub(super) fn serve(socket: &UnixStream, mut names: ElfNames) -> io::Result<()> 
 /// Whether `.gnu_debugdata`, if there is one, unpacks to something reasonable: the library has no limit of its own. What
 /// slips through ends this process.
 fn is_harmless(file: &File) -> bool {
-    let Some(headers) = elf::read(file) else {
+    let Some(headers) = Headers::read(file) else {
         return false;
     };
     headers

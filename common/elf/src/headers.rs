@@ -6,17 +6,18 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use object::Endianness;
 use object::elf::{
     EM_AARCH64, EM_X86_64, FileHeader32, FileHeader64, NT_GNU_BUILD_ID, PT_DYNAMIC, PT_LOAD,
     PT_NOTE, R_AARCH64_RELATIVE, R_X86_64_RELATIVE, SHF_EXECINSTR,
 };
 use object::read::ReadRef;
-use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
+use object::read::elf::{
+    CompressionHeader, FileHeader, NoteIterator, ProgramHeader, SectionHeader,
+};
+use object::{Endianness, NativeEndian};
 
-use unwind::Load;
-
-use crate::pieces::{Limits, Pieces};
+use crate::load::Load;
+use crate::source::{Limits, Pieces};
 
 /// Largest single header table, note segment or string table that is read, and four such in all: honest files take less than
 /// 1 MiB, but there may be 4096 notes of 4 MiB each in a file of 20 KB.
@@ -30,54 +31,70 @@ const MAX_ENTRIES: usize = 4096;
 /// Of a debug file's name: one more than any file's has.
 const MAX_LINK: usize = 256;
 
-/// What a Go program says about itself.
+/// Marks that a Go program carries.
 #[derive(Clone, Debug, Default)]
-pub(super) struct GoMarks {
+pub struct GoMarks {
     /// One of Go's own sections or notes is there.
-    pub(super) present: bool,
+    pub present: bool,
     /// Address of the function table.
-    pub(super) table: Option<u64>,
+    pub table: Option<u64>,
     /// Address of `runtime.firstmoduledata`, which has a section since Go 1.26.
-    pub(super) module_data: Option<u64>,
+    pub module_data: Option<u64>,
 }
 
-/// What the dynamic linker will add to the file's bytes.
+/// Relocations that the dynamic linker will apply to the file's bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Dynamic {
+pub struct Dynamic {
     /// Address of the dynamic section.
-    pub(super) address: u64,
+    pub address: u64,
     /// Relocation type of plain pointers.
-    pub(super) relative: u32,
+    pub relative: u32,
 }
 
-/// What is known about one ELF file.
+/// Facts about one ELF file.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Headers {
-    pub(super) loads: Vec<Load>,
+pub struct Headers {
+    /// The segments that are mapped.
+    pub loads: Vec<Load>,
     /// Address ranges of the sections with code.
-    pub(super) code: Vec<Range<u64>>,
+    pub code: Vec<Range<u64>>,
     /// At most 64 bytes.
-    pub(super) build_id: Option<Vec<u8>>,
+    pub build_id: Option<Vec<u8>>,
     /// `.debug_info` is inside.
-    pub(super) dwarf: bool,
+    pub dwarf: bool,
     /// Name, at most 256 bytes, and CRC32 of the separate debug file.
-    pub(super) debug_link: Option<(Vec<u8>, u32)>,
+    pub debug_link: Option<(Vec<u8>, u32)>,
     /// Refers to a dwz file.
-    pub(super) supplementary: bool,
+    pub supplementary: bool,
     /// File range of `.gnu_debugdata`.
-    pub(super) mini_debug: Option<Range<u64>>,
+    pub mini_debug: Option<Range<u64>>,
     /// Bytes that compressed sections claim to have.
-    pub(super) inflated: u64,
-    /// Of 64-bit little-endian files for machines whose relocations are known.
-    pub(super) dynamic: Option<Dynamic>,
-    pub(super) go: GoMarks,
+    pub inflated: u64,
+    /// Relocations of 64-bit little-endian files for machines whose relocations are known.
+    pub dynamic: Option<Dynamic>,
+    /// Marks of a Go program.
+    pub go: GoMarks,
     /// The section headers could be read to their end.
-    pub(super) sectioned: bool,
+    pub sectioned: bool,
 }
 
 impl Headers {
+    /// Reads them; `None` when it is no ELF file, its program headers are broken, or it would have too much read.
+    pub fn read(file: &File) -> Option<Self> {
+        let data = Pieces::new(file, LIMITS);
+        let mut class = [0; 5];
+        file.read_exact_at(&mut class, 0).ok()?;
+        let headers = match class[4] {
+            1 => parse::<FileHeader32<Endianness>, _>(&data),
+            2 => parse::<FileHeader64<Endianness>, _>(&data),
+            _ => None,
+        };
+        // A link that was left out would be one that the file does not have.
+        headers.filter(|_| !data.overdrawn())
+    }
+
     /// ELF virtual address of a file offset.
-    pub(super) fn address(&self, offset: u64) -> Option<u64> {
+    pub fn address(&self, offset: u64) -> Option<u64> {
         let covers = |l: &&Load| l.offset <= offset && offset - l.offset < l.file_size;
         let load = self.loads.iter().filter(|l| l.is_executable()).find(covers);
         let load = load.or_else(|| self.loads.iter().find(covers))?;
@@ -85,50 +102,30 @@ impl Headers {
     }
 
     /// File offset of an ELF virtual address, and how many bytes of its segment follow in the file.
-    pub(super) fn offset(&self, address: u64) -> Option<(u64, u64)> {
+    pub fn offset(&self, address: u64) -> Option<(u64, u64)> {
         self.loads.iter().find_map(|l| {
-            let inside = address
-                .checked_sub(l.address)
-                .filter(|&i| i < l.file_size)?;
+            let inside = l.inside(address)?;
             Some((l.offset.checked_add(inside)?, l.file_size - inside))
         })
     }
 
     /// Whether code is loaded there.
-    pub(super) fn is_code(&self, address: u64) -> bool {
-        let covers = |l: &Load| {
-            address
-                .checked_sub(l.address)
-                .is_some_and(|i| i < l.file_size)
-        };
-        self.loads.iter().any(|l| l.is_executable() && covers(l))
+    pub fn is_code(&self, address: u64) -> bool {
+        let mut code = self.loads.iter().filter(|load| load.is_executable());
+        code.any(|load| load.inside(address).is_some())
     }
 
     /// Whether both addresses lie in one section (or nobody knows): a symbol without a size ends with its section at the
     /// latest, else `_init` would name the whole PLT.
-    pub(super) fn same_section(&self, a: u64, b: u64) -> bool {
+    pub fn same_section(&self, a: u64, b: u64) -> bool {
         self.code.is_empty() || self.code.iter().any(|r| r.contains(&a) && r.contains(&b))
     }
 }
 
 /// Whether the file starts like an ELF file.
-pub(super) fn is_elf(file: &File) -> bool {
+pub fn is_elf(file: &File) -> bool {
     let mut magic = [0; 4];
     file.read_exact_at(&mut magic, 0).is_ok() && magic == *b"\x7fELF"
-}
-
-/// Reads the headers; `None` when it is no ELF file, its program headers are broken, or it would have too much read.
-pub(super) fn read(file: &File) -> Option<Headers> {
-    let data = Pieces::new(file, LIMITS);
-    let mut class = [0; 5];
-    file.read_exact_at(&mut class, 0).ok()?;
-    let headers = match class[4] {
-        1 => parse::<FileHeader32<Endianness>, _>(&data),
-        2 => parse::<FileHeader64<Endianness>, _>(&data),
-        _ => None,
-    };
-    // A link that was left out would be one that the file does not have.
-    headers.filter(|_| !data.overdrawn())
 }
 
 fn parse<'a, H, R>(data: R) -> Option<Headers>
@@ -146,17 +143,16 @@ where
         .take(MAX_ENTRIES)
     {
         match segment.p_type(endian) {
-            PT_LOAD => headers.loads.push(Load {
-                offset: segment.p_offset(endian).into(),
-                address: segment.p_vaddr(endian).into(),
-                file_size: segment.p_filesz(endian).into(),
-                memory_size: segment.p_memsz(endian).into(),
-                flags: segment.p_flags(endian).0,
-            }),
+            PT_LOAD => headers.loads.push(Load::of(segment, endian)),
             PT_NOTE => {
-                headers.go.present |= go_note::<H, _>(segment, endian, data).is_some();
-                let id = headers.build_id.take();
-                headers.build_id = id.or_else(|| build_id::<H, _>(segment, endian, data));
+                if let Ok(Some(notes)) = segment.notes(endian, data) {
+                    headers.go.present |= has_go_note(notes);
+                }
+                if headers.build_id.is_none()
+                    && let Ok(Some(notes)) = segment.notes(endian, data)
+                {
+                    headers.build_id = build_id(notes, endian).map(<[u8]>::to_vec);
+                }
             }
             PT_DYNAMIC => {
                 headers.dynamic = relative::<H>(header, endian).map(|relative| Dynamic {
@@ -182,33 +178,31 @@ fn relative<H: FileHeader<Endian = Endianness>>(header: &H, endian: Endianness) 
     }
 }
 
-fn build_id<'a, H, R>(segment: &H::ProgramHeader, endian: Endianness, data: R) -> Option<Vec<u8>>
-where
-    H: FileHeader<Endian = Endianness>,
-    R: ReadRef<'a>,
-{
-    let mut notes = segment.notes(endian, data).ok()??;
+/// The build ID among notes in this machine's byte order, such as the kernel shows of itself.
+pub fn build_id_in_notes(notes: &[u8]) -> Option<&[u8]> {
+    let notes = NoteIterator::<FileHeader64<NativeEndian>>::new(NativeEndian, 4, notes);
+    build_id(notes.ok()?, NativeEndian)
+}
+
+fn build_id<'a, H: FileHeader>(
+    mut notes: NoteIterator<'a, H>,
+    endian: H::Endian,
+) -> Option<&'a [u8]> {
     while let Ok(Some(note)) = notes.next() {
         if note.n_type(endian) == NT_GNU_BUILD_ID && note.name() == b"GNU" {
-            let id = note.desc();
-            return (1..=64).contains(&id.len()).then(|| id.to_vec());
+            return Some(note.desc()).filter(|id| (1..=64).contains(&id.len()));
         }
     }
     None
 }
 
-fn go_note<'a, H, R>(segment: &H::ProgramHeader, endian: Endianness, data: R) -> Option<()>
-where
-    H: FileHeader<Endian = Endianness>,
-    R: ReadRef<'a>,
-{
-    let mut notes = segment.notes(endian, data).ok()??;
+fn has_go_note<H: FileHeader>(mut notes: NoteIterator<'_, H>) -> bool {
     while let Ok(Some(note)) = notes.next() {
         if note.name() == b"Go" {
-            return Some(());
+            return true;
         }
     }
-    None
+    false
 }
 
 fn sections<'a, H, R>(
@@ -319,7 +313,7 @@ mod tests {
     #[test]
     fn few_large_notes_and_many_small_ones_are_read() {
         for (notes, links, size) in [(1, 1, 4 << 20), (4000, 0, 1024), (0, 4000, 1024)] {
-            let headers = read(&sparse(notes, links, size)).expect("within the limits");
+            let headers = Headers::read(&sparse(notes, links, size)).expect("within the limits");
             assert!(headers.sectioned);
             assert_eq!(headers.debug_link.is_some(), links > 0);
         }
@@ -327,15 +321,42 @@ mod tests {
 
     #[test]
     fn a_file_that_would_have_gigabytes_read_is_refused() {
-        assert!(read(&sparse(300, 0, 4 << 20)).is_none());
-        assert!(read(&sparse(0, 300, 4 << 20)).is_none());
+        assert!(Headers::read(&sparse(300, 0, 4 << 20)).is_none());
+        assert!(Headers::read(&sparse(0, 300, 4 << 20)).is_none());
     }
 
     #[test]
     fn a_link_longer_than_any_name_is_cut() {
         let file = sparse(0, 1, 8192);
         file.write_all_at(&[b'x'; 5000], 1 << 20).unwrap();
-        let (name, _) = read(&file).unwrap().debug_link.unwrap();
+        let (name, _) = Headers::read(&file).unwrap().debug_link.unwrap();
         assert_eq!(name, [b'x'; MAX_LINK]);
+    }
+
+    fn note(owner: &[u8], kind: u32, text: &[u8]) -> Vec<u8> {
+        let mut note = Vec::new();
+        for word in [owner.len() as u32, text.len() as u32, kind] {
+            note.extend(word.to_ne_bytes());
+        }
+        for bytes in [owner, text] {
+            note.extend(bytes);
+            note.resize(note.len().next_multiple_of(4), 0);
+        }
+        note
+    }
+
+    #[test]
+    fn the_id_is_found_behind_other_notes_and_damage_is_no_id() {
+        let notes = [
+            note(b"Linux\0", 3, b"xy"),
+            note(b"GNU\0", 1, b"abi"),
+            note(b"GNU\0", 3, &[0xc0, 0xff, 0xee]),
+        ]
+        .concat();
+        assert_eq!(build_id_in_notes(&notes), Some(&[0xc0, 0xff, 0xee][..]));
+        assert_eq!(build_id_in_notes(&notes[..notes.len() - 2]), None);
+        assert_eq!(build_id_in_notes(&[0xff; 40]), None);
+        assert_eq!(build_id_in_notes(&[]), None);
+        assert_eq!(build_id_in_notes(&note(b"GNU\0", 3, &[1; 65])), None);
     }
 }

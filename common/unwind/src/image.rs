@@ -4,24 +4,27 @@
 
 use std::fs::File;
 
+use elf::{Error, Limits, Load, Pieces, Source};
 use object::LittleEndian as LE;
 use object::elf::{EM_X86_64, FileHeader64, PT_GNU_EH_FRAME, PT_LOAD};
-use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 
 use crate::cfi::table;
 use crate::counts::Counts;
-use crate::error::Error;
 use crate::header::Kind;
 use crate::key;
-use crate::load::Load;
 use crate::sections::{CfiSection, MAX_CFI, add, add_go, from_segment};
-use crate::source::{Bounded, Cursor, Source};
 use crate::table::Table;
 use crate::text::Text;
 
 /// The most segments and sections looked at; real files have 20 and 40.
 const MAX_HEADERS: usize = 4096;
+/// Largest single header table or string table; sections are not read through these.
+const LIMITS: Limits = Limits {
+    piece: 4 << 20,
+    name: 4096,
+    all: u64::MAX,
+};
 
 /// What is needed of an ELF file.
 #[derive(Clone, Debug)]
@@ -59,8 +62,7 @@ impl Image {
         // A page at the border of two segments is mapped twice; code is asked for.
         let load = holding.clone().find(|load| load.is_executable());
         let load = load.or_else(|| holding.next())?;
-        let address = load.address.wrapping_add(offset.wrapping_sub(load.offset));
-        Some(start.wrapping_sub(address))
+        Some(load.bias(start, offset))
     }
 
     /// Whether there is any call frame information.
@@ -97,8 +99,8 @@ impl Image {
 
     fn from_source<S: Source + ?Sized>(source: &S, limit: u64) -> Result<Self, Error> {
         check_machine(source)?;
-        let cache = ReadCache::new(Cursor::new(source));
-        let data = Bounded(&cache);
+        let pieces = Pieces::new(source, LIMITS);
+        let data = &pieces;
         let malformed = |part| move |_| Error::Malformed(part);
         let header = FileHeader64::<LE>::parse(data).map_err(malformed("file header"))?;
         let segments = header.program_headers(LE, data);
@@ -109,7 +111,7 @@ impl Image {
         let loads: Vec<_> = segments
             .iter()
             .filter(|segment| segment.p_type(LE) == PT_LOAD)
-            .map(Load::from)
+            .map(|segment| Load::of(segment, LE))
             .collect();
         let mut sections = Vec::new();
         // Section headers may be missing or cut off: only segments matter to the kernel.
@@ -136,7 +138,7 @@ impl Image {
 
 fn check_machine<S: Source + ?Sized>(source: &S) -> Result<(), Error> {
     let mut ident = [0; 20];
-    if source.len()? < ident.len() as u64 {
+    if source.size()? < ident.len() as u64 {
         return Err(Error::NotElf);
     }
     source.read_exact_at(&mut ident, 0)?;

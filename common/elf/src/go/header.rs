@@ -4,7 +4,7 @@
 const MAX_FUNCTIONS: u64 = 1 << 20;
 
 /// A program as it will lie in memory, at its ELF addresses.
-pub(super) trait Image {
+pub trait Image {
     /// Reads the file's bytes for `address`, fewer than asked for where its segment ends.
     fn read(&self, address: u64, buffer: &mut [u8]) -> usize;
 
@@ -23,15 +23,18 @@ pub(super) trait Image {
     }
 }
 
-/// How a table is laid out.
+/// Layouts of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Layout {
+pub enum Layout {
     /// Go 1.2: everything is relative to the table, code addresses are pointers.
     Pointers,
     /// Go 1.16: the header names the tables' places.
     Split,
-    /// Go 1.18 and 1.20, which differ in nothing read here: code addresses are 32-bit and relative to the text's start.
-    Relative,
+    /// Go 1.18 and 1.20: code addresses are 32-bit and relative to the text's start.
+    Relative {
+        /// Place of a function's flags in its data.
+        flags: u64,
+    },
 }
 
 /// The first eight bytes.
@@ -39,6 +42,8 @@ enum Layout {
 struct Start {
     layout: Layout,
     big_endian: bool,
+    /// Bytes in an instruction, at least.
+    quantum: u8,
     /// Bytes in a pointer.
     word: usize,
 }
@@ -46,14 +51,15 @@ struct Start {
 impl Start {
     /// Magic number, two zeros, instruction size, pointer size.
     fn parse(bytes: [u8; 8]) -> Option<Self> {
-        let [a, b, c, d, 0, 0, 1 | 2 | 4, word @ (4 | 8)] = bytes else {
+        let [a, b, c, d, 0, 0, quantum @ (1 | 2 | 4), word @ (4 | 8)] = bytes else {
             return None;
         };
         let magic = [a, b, c, d];
         let layout = |magic| match magic {
             0xffff_fffb => Some(Layout::Pointers),
             0xffff_fffa => Some(Layout::Split),
-            0xffff_fff0 | 0xffff_fff1 => Some(Layout::Relative),
+            0xffff_fff0 => Some(Layout::Relative { flags: 37 }),
+            0xffff_fff1 => Some(Layout::Relative { flags: 41 }),
             _ => None,
         };
         let little = layout(u32::from_le_bytes(magic)).map(|l| (l, false));
@@ -62,6 +68,7 @@ impl Start {
         Some(Self {
             layout,
             big_endian,
+            quantum,
             word: word.into(),
         })
     }
@@ -77,51 +84,69 @@ impl Start {
     }
 }
 
-/// Where the parts of a table are.
+/// Places of a table's parts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Header {
+pub struct Header {
     start: Start,
     /// Address of the table.
-    pub(super) address: u64,
-    /// How many there are.
-    pub(super) functions: u64,
+    pub address: u64,
+    /// Number of functions.
+    pub functions: u64,
     /// Address of the names.
-    pub(super) names: u64,
+    pub names: u64,
     /// Address of the list of functions.
-    pub(super) functab: u64,
-    /// What the offsets in `functab` count from.
-    pub(super) data: u64,
-    /// Where the address of the text's start is, for layouts that count from there. Zero in the file since Go 1.26.
-    pub(super) text_at: Option<u64>,
+    pub functab: u64,
+    /// Address that the offsets in `functab` count from.
+    pub data: u64,
+    /// Address that the places of depths of the stack count from.
+    pub pctab: u64,
+    /// Place of the address of the text's start, for layouts that count from there. Zero in the file since Go 1.26.
+    pub text_at: Option<u64>,
 }
 
 impl Header {
     /// Whether a table may start with these bytes.
-    pub(super) fn may_start(bytes: [u8; 8]) -> bool {
+    pub(crate) fn may_start(bytes: [u8; 8]) -> bool {
         Start::parse(bytes).is_some()
     }
 
-    pub(super) fn read(image: &impl Image, address: u64) -> Option<Self> {
+    /// Reads the table's head.
+    pub fn read(image: &impl Image, address: u64) -> Option<Self> {
         let mut bytes = [0; 8];
         image.fill(address, &mut bytes)?;
         let start = Start::parse(bytes)?;
         let word_at = |n: u64| address.checked_add(8 + n * start.word as u64);
         let place = |n| address.checked_add(pointer(image, start, word_at(n)?)?);
         let functions = pointer(image, start, word_at(0)?)?;
-        let (names, functab, data, text_at) = match start.layout {
-            Layout::Pointers => (address, word_at(1)?, address, None),
-            Layout::Split => (place(2)?, place(6)?, place(6)?, None),
-            Layout::Relative => (place(3)?, place(7)?, place(7)?, Some(word_at(2)?)),
+        let (names, pctab, functab, data, text_at) = match start.layout {
+            Layout::Pointers => (address, address, word_at(1)?, address, None),
+            Layout::Split => (place(2)?, place(5)?, place(6)?, place(6)?, None),
+            Layout::Relative { .. } => {
+                let data = place(7)?;
+                (place(3)?, place(6)?, data, data, Some(word_at(2)?))
+            }
         };
         (1..=MAX_FUNCTIONS).contains(&functions).then_some(Self {
             start,
             address,
             functions,
             names,
+            pctab,
             functab,
             data,
             text_at,
         })
+    }
+
+    /// The layout of the table.
+    pub fn layout(&self) -> Layout {
+        self.start.layout
+    }
+
+    /// Whether the program is one for 64-bit x86.
+    pub fn is_x86_64(&self) -> bool {
+        let start = self.start;
+        !start.big_endian && (start.quantum, start.word) == (1, 8)
     }
 
     /// Bytes in a pointer of this program.
@@ -130,12 +155,12 @@ impl Header {
     }
 
     /// A number in this program's byte order.
-    pub(super) fn number(&self, bytes: &[u8]) -> u64 {
+    pub fn number(&self, bytes: &[u8]) -> u64 {
         self.start.number(bytes)
     }
 
     /// The pointer at `address`, as it will be when the program runs.
-    pub(super) fn pointer(&self, image: &impl Image, address: u64) -> Option<u64> {
+    pub fn pointer(&self, image: &impl Image, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         let bytes = &mut bytes[..self.start.word];
         image.read_relocated(address, bytes)?;
@@ -143,9 +168,9 @@ impl Header {
     }
 
     /// Size of an address in the list of functions and at the head of each function's data.
-    pub(super) fn width(&self) -> usize {
+    pub fn width(&self) -> usize {
         match self.start.layout {
-            Layout::Relative => 4,
+            Layout::Relative { .. } => 4,
             Layout::Pointers | Layout::Split => self.start.word,
         }
     }

@@ -1,14 +1,14 @@
 //! What lies at an address of another process: a variable of a file, its heap, a stack, memory shared with others.
 
-mod variables;
-
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use elf::Variables;
+
+use crate::demangle::demangled;
 use crate::mappings::{Backing, FileKey, Mapping, maps};
 use crate::{Symbolizer, debugfile, files};
-use variables::Variables;
 
 /// Files whose variables are kept.
 const MAX_FILES: usize = 64;
@@ -200,7 +200,10 @@ fn named(variables: &Variables, mapping: &Mapping, address: u64) -> Option<Place
     let module = base(&path);
     let section = found.section.unwrap_or_default();
     let is_variable = found.variable.is_some();
-    let name = match found.variable {
+    let variable = found
+        .variable
+        .map(|(name, offset)| (Variables::cut(&demangled(name)), offset));
+    let name = match variable {
         Some((name, 0)) => format!("{module}{section}: {name}"),
         Some((name, offset)) => format!("{module}{section}: {name}+{offset:#x}"),
         None => format!("{module}{section}+{elf_address:#x}"),

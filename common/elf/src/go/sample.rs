@@ -1,6 +1,6 @@
 //! Function tables to test with, as Go's linker would write them.
 
-use crate::goheader::Image;
+use super::header::Image;
 
 /// How to write a table.
 #[derive(Clone, Copy, Debug)]

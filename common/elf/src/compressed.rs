@@ -9,7 +9,7 @@ use flate2::read::ZlibDecoder;
 const ZLIB: u32 = 1;
 
 /// Inflates a section with SHF_COMPRESSED. Its header is an Elf64_Chdr: type (4 bytes), 4 bytes unused, size, alignment.
-pub(crate) fn inflate(bytes: &[u8], limit: u64) -> Result<Vec<u8>, Error> {
+pub fn inflate(bytes: &[u8], limit: u64) -> Result<Vec<u8>, Error> {
     let Some((header, data)) = bytes.split_first_chunk::<24>() else {
         return Err(Error::Malformed("compressed section"));
     };
@@ -23,7 +23,7 @@ pub(crate) fn inflate(bytes: &[u8], limit: u64) -> Result<Vec<u8>, Error> {
 }
 
 /// Inflates a section in the older format: "ZLIB", the size, big endian.
-pub(crate) fn inflate_gnu(bytes: &[u8], limit: u64) -> Result<Vec<u8>, Error> {
+pub fn inflate_gnu(bytes: &[u8], limit: u64) -> Result<Vec<u8>, Error> {
     let size = bytes
         .strip_prefix(b"ZLIB")
         .and_then(|rest| rest.split_first_chunk());

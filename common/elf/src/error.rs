@@ -1,9 +1,9 @@
-//! Why there is no table.
+//! Reasons for which a file is not read.
 
 use std::fmt;
 use std::io;
 
-/// Why there is no table.
+/// Reasons for which a file is not read.
 #[derive(Debug)]
 pub enum Error {
     /// Reading failed.

@@ -4,8 +4,8 @@
 
 use object::elf::{DT_RELA, DT_RELASZ};
 
-use crate::elf::Dynamic;
-use crate::goheader::Image;
+use super::header::Image;
+use crate::headers::Dynamic;
 
 /// Bytes of one relocation: place, type and symbol, value.
 const SIZE: usize = 24;

@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 
-use crate::demangle::MAX_NAME;
-use crate::goheader::{Header, Image};
+use super::header::{Header, Image};
+use crate::MAX_NAME;
 
 /// Bytes of a name read at once; most have less than 64.
 const NAME_STEP: usize = 128;
@@ -23,7 +23,7 @@ struct Entry {
 
 /// The functions of one program, by address.
 #[derive(Debug)]
-pub(super) struct Table {
+pub struct Table {
     header: Header,
     text: u64,
     entries: Vec<Entry>,
@@ -77,18 +77,18 @@ impl Table {
     }
 
     /// From the first function to the end of the last.
-    pub(super) fn code(&self) -> Option<Range<u64>> {
+    pub fn code(&self) -> Option<Range<u64>> {
         let address = |offset: u32| self.text.checked_add(offset.into());
         Some(address(self.entries.first()?.start)?..address(self.end)?)
     }
 
     /// Bytes held.
-    pub(super) fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.entries.len() * size_of::<Entry>()
     }
 
     /// The name of the function at `address`.
-    pub(super) fn name(&self, image: &impl Image, address: u64) -> Option<String> {
+    pub fn name(&self, image: &impl Image, address: u64) -> Option<String> {
         let offset = u32::try_from(address.checked_sub(self.text)?).ok()?;
         let behind = self.entries.partition_point(|e| e.start <= offset);
         let entry = self.entries.get(behind.checked_sub(1)?)?;
@@ -133,9 +133,9 @@ fn string(image: &impl Image, address: u64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::damage::Seeded;
-    use super::super::gosample::{Flat, NEWEST, Style};
+    use super::super::sample::{Flat, NEWEST, Style};
     use super::*;
+    use crate::damage::Seeded;
 
     const TABLE: u64 = 0x50_0000;
     const TEXT: u64 = 0x40_1000;
@@ -225,7 +225,7 @@ mod tests {
     fn survives(bytes: Vec<u8>) -> usize {
         let (image, table) = read(bytes);
         let Some(table) = table else { return 0 };
-        assert!(table.len() <= image.bytes.len() * 8);
+        assert!(table.bytes() <= image.bytes.len() * 8);
         let code = table.code();
         assert!(code.is_none_or(|c| c.start < c.end));
         for address in (TEXT - 8..END + 8).step_by(8).chain([0, u64::MAX]) {

@@ -5,10 +5,9 @@ use std::ops::Range;
 
 use object::read::ReadRef;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
-use unwind::{Load, PAGE};
 
-use crate::demangle::demangled;
-use crate::pieces::{Limits, Pieces};
+use crate::load::Load;
+use crate::source::{Limits, Pieces};
 
 /// Largest table read at once: symbol tables of browsers have 30 MB; and all that is read of one file. Longer names are not
 /// read.
@@ -33,24 +32,25 @@ struct Variable {
 
 /// The data of one file.
 #[derive(Debug, Default)]
-pub(super) struct Variables {
+pub struct Variables {
     loads: Vec<Load>,
     sections: Vec<(Range<u64>, Box<str>)>,
     /// By address.
     variables: Vec<Variable>,
 }
 
-/// Where an ELF address lies.
+/// The section and the variable at an ELF address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) section: Option<String>,
-    /// Name, and how far behind its beginning.
-    pub(super) variable: Option<(String, u64)>,
+pub struct Found<'a> {
+    /// Name of the section.
+    pub section: Option<&'a str>,
+    /// Name in the symbol table, and how far behind its beginning.
+    pub variable: Option<(&'a str, u64)>,
 }
 
 impl Variables {
     /// Reads the tables, also of its debug file if there is one; a file that makes no sense has none.
-    pub(super) fn read(file: &File, debug: Option<&File>) -> Self {
+    pub fn read(file: &File, debug: Option<&File>) -> Self {
         let pieces = Pieces::new(file, LIMITS);
         let Ok(elf) = object::File::parse(&pieces) else {
             return Self::default();
@@ -70,7 +70,7 @@ impl Variables {
             let end = start.checked_add(section.size())?;
             let name = section.name().ok().filter(|_| start != 0)?;
             // A thread's variables are not where their section is.
-            (!name.starts_with(".t")).then(|| (start..end, cut(name)))
+            (!name.starts_with(".t")).then(|| (start..end, Self::cut(name)))
         });
         let mut variables = data_symbols(&elf);
         if let Some(file) = debug {
@@ -88,31 +88,28 @@ impl Variables {
         }
     }
 
+    /// As much of a name as one may have.
+    pub fn cut(name: &str) -> Box<str> {
+        name.chars().take(MAX_NAME).collect::<String>().into()
+    }
+
     /// Memory that they take, about.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let names = self.variables.iter().map(|variable| variable.name.len());
         self.variables.len() * size_of::<Variable>() + names.sum::<usize>()
     }
 
-    /// What to add to ELF addresses where byte `offset` of the file is mapped at `start`.
-    pub(super) fn bias(&self, start: u64, offset: u64) -> Option<u64> {
+    /// The number to add to ELF addresses if byte `offset` of the file is mapped at `start`.
+    pub fn bias(&self, start: u64, offset: u64) -> Option<u64> {
         // Mappings begin at page boundaries, segments anywhere in the first page. The one with more of the file wins: the
         // page between two segments is mapped for both.
-        let covers = |load: &&Load| {
-            let first = load.offset & !(PAGE - 1);
-            offset >= first && offset - first < load.file_size.saturating_add(load.offset - first)
-        };
-        let load = self.loads.iter().filter(covers).max_by_key(|l| l.offset)?;
-        Some(
-            start
-                .wrapping_sub(offset)
-                .wrapping_add(load.offset)
-                .wrapping_sub(load.address),
-        )
+        let holding = self.loads.iter().filter(|load| load.holds(offset));
+        let load = holding.max_by_key(|load| load.offset)?;
+        Some(load.bias(start, offset))
     }
 
     /// Whether a segment reaches this ELF address.
-    pub(super) fn is_loaded(&self, address: u64) -> bool {
+    pub fn is_loaded(&self, address: u64) -> bool {
         let covers = |load: &Load| {
             address
                 .checked_sub(load.address)
@@ -122,7 +119,7 @@ impl Variables {
     }
 
     /// ELF address of the variable of this name; `None`: there is none.
-    pub(super) fn address_of(&self, name: &str) -> Option<u64> {
+    pub fn address_of(&self, name: &str) -> Option<u64> {
         let mut variables = self.variables.iter();
         variables
             .find(|variable| &*variable.name == name)
@@ -130,7 +127,7 @@ impl Variables {
     }
 
     /// The variable at an ELF address.
-    pub(super) fn find(&self, address: u64) -> Found {
+    pub fn find(&self, address: u64) -> Found<'_> {
         let section = self
             .sections
             .iter()
@@ -140,15 +137,14 @@ impl Variables {
         // Large variables overlap few others: those right before are looked at.
         let variable = self.variables[..behind].iter().rev().take(16).find(covers);
         Found {
-            section: section.map(|(_, name)| name.to_string()),
+            section: section.map(|(_, name)| &**name),
             variable: variable.map(|v| {
                 // The first of those with the same address.
                 let first = self.variables.partition_point(|o| o.address < v.address);
                 let same = self.variables[first..behind]
                     .iter()
                     .find(|o| o.size == v.size);
-                let name = demangled(&same.unwrap_or(v).name);
-                (cut(&name).into(), address - v.address)
+                (&*same.unwrap_or(v).name, address - v.address)
             }),
         }
     }
@@ -163,15 +159,11 @@ fn data_symbols<'a, R: ReadRef<'a>>(elf: &object::File<'a, R>) -> Vec<Variable> 
             Some(Variable {
                 address: symbol.address(),
                 size: symbol.size(),
-                name: cut(symbol.name().ok().filter(|name| !name.is_empty())?),
+                name: Variables::cut(symbol.name().ok().filter(|name| !name.is_empty())?),
             })
         })
         .take(MAX_VARIABLES)
         .collect()
-}
-
-fn cut(name: &str) -> Box<str> {
-    name.chars().take(MAX_NAME).collect::<String>().into()
 }
 
 #[cfg(test)]
@@ -186,19 +178,12 @@ mod tests {
     fn a_variable_of_this_program_is_found_by_its_address() {
         let file = File::open("/proc/self/exe").expect("ourselves");
         let variables = Variables::read(&file, None);
-        let maps = crate::mappings::maps::all(std::process::id()).expect("our own");
         let address = (&raw const LOOKED_UP[2]).addr() as u64;
-        let mapping = maps
-            .iter()
-            .map(|(mapping, _)| mapping)
-            .find(|m| m.start <= address && address < m.end)
-            .expect("it is mapped");
-        let bias = variables
-            .bias(mapping.start, mapping.offset)
-            .expect("a segment");
+        let (start, offset) = mapping_of(address).expect("it is mapped");
+        let bias = variables.bias(start, offset).expect("a segment");
         assert!(variables.is_loaded(address - bias));
         let found = variables.find(address - bias);
-        assert_eq!(found.section.as_deref(), Some(".rodata"));
+        assert_eq!(found.section, Some(".rodata"));
         let (name, offset) = found.variable.expect("a symbol");
         assert!(name.contains("LOOKED_UP"), "{name}");
         assert_eq!(offset, 8);
@@ -207,21 +192,23 @@ mod tests {
         assert_eq!(variables.address_of("no_such_variable"), None);
     }
 
+    /// Start and file offset of our mapping that holds an address.
+    fn mapping_of(address: u64) -> Option<(u64, u64)> {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("our own");
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        maps.lines().find_map(|line| {
+            let mut words = line.split(' ');
+            let (start, end) = words.next()?.split_once('-')?;
+            let (start, end) = (number(start)?, number(end)?);
+            let offset = number(words.nth(1)?)?;
+            (start <= address && address < end).then_some((start, offset))
+        })
+    }
+
     fn symbol_of(variables: &Variables, part: &str) -> String {
         let mut all = variables.variables.iter();
         let found = all.find(|variable| variable.name.contains(part));
         found.expect("a symbol").name.to_string()
-    }
-
-    #[test]
-    fn names_are_those_of_the_source() {
-        assert_eq!(
-            demangled("_ZN9rustlocks9STD_MUTEX17hab9c72ce113304c7E"),
-            "rustlocks::STD_MUTEX"
-        );
-        assert_eq!(demangled("_ZN3app5cacheE"), "app::cache");
-        assert_eq!(demangled("_Z"), "_Z");
-        assert_eq!(demangled("w"), "w");
     }
 
     #[test]

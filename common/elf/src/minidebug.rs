@@ -14,7 +14,7 @@ const MAX_MINI_DEBUG: u64 = 256 << 20;
 const MAX_XZ_MEMORY: u64 = 128 << 20;
 
 /// Unpacks once into nothing.
-pub(super) fn unpacks_within(file: &File, range: Range<u64>) -> bool {
+pub fn unpacks_within(file: &File, range: Range<u64>) -> bool {
     let Ok(stream) = Stream::new_stream_decoder(MAX_XZ_MEMORY, 0) else {
         return false;
     };

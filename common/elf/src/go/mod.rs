@@ -1,14 +1,19 @@
 //! Finds the function table of a Go program, and where its text starts.
 
+mod header;
+mod relocations;
+mod table;
+
 use std::cell::Cell;
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 
-use crate::elf::Headers;
-use crate::goheader::{Header, Image};
-use crate::pclntab::Table;
-use crate::relocations::Relocations;
+pub use header::{Header, Image, Layout};
+pub use table::Table;
+
+use crate::headers::Headers;
+use relocations::Relocations;
 
 /// Bytes looked through, relocations and all, for a table that no section header names: a hostile file costs a second.
 const MAX_SEARCH: u64 = 512 << 20;
@@ -21,9 +26,9 @@ const MAX_CANDIDATES: usize = 8;
 const TEXT_IN_MODULE_DATA: usize = 1 + 6 * 3 + 3;
 
 /// A Go program's file with what is known about it.
-pub(super) struct GoFile<'a> {
-    pub(super) file: &'a File,
-    pub(super) headers: &'a Headers,
+pub struct GoFile<'a> {
+    file: &'a File,
+    headers: &'a Headers,
     /// Bytes that may still be looked through.
     left: Cell<u64>,
 }
@@ -58,7 +63,8 @@ impl Image for GoFile<'_> {
 }
 
 impl<'a> GoFile<'a> {
-    pub(super) fn new(file: &'a File, headers: &'a Headers) -> Self {
+    /// Nothing was read of it yet.
+    pub fn new(file: &'a File, headers: &'a Headers) -> Self {
         Self {
             file,
             headers,
@@ -71,7 +77,7 @@ impl<'a> GoFile<'a> {
     }
 
     /// The functions, if this is a Go program.
-    pub(super) fn functions(&self) -> Option<Table> {
+    pub fn functions(&self) -> Option<Table> {
         let go = &self.headers.go;
         if let Some(address) = go.table {
             return self.table(address);
@@ -187,15 +193,17 @@ impl<'a> GoFile<'a> {
 }
 
 #[cfg(test)]
+mod sample;
+
+#[cfg(test)]
 mod tests {
     use std::io::Write;
 
-    use super::super::damage::Seeded;
-    use unwind::Load;
-
-    use super::super::elf::{Dynamic, GoMarks};
-    use super::super::gosample::{NEWEST, Style};
+    use super::sample::{NEWEST, Style};
     use super::*;
+    use crate::damage::Seeded;
+    use crate::headers::{Dynamic, GoMarks};
+    use crate::load::Load;
 
     const BASE: u64 = 0x1000;
     const TABLE: u64 = BASE + 0x40;

@@ -1,0 +1,57 @@
+//! Segments of a file that are mapped.
+
+use object::elf::PF_X;
+use object::read::elf::ProgramHeader;
+
+/// Bytes of a page of memory; what the loader rounds segments to. Architecture: x86-64.
+pub const PAGE: u64 = 4096;
+
+/// A PT_LOAD segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Load {
+    /// `p_offset`
+    pub offset: u64,
+    /// `p_vaddr`
+    pub address: u64,
+    /// `p_filesz`
+    pub file_size: u64,
+    /// `p_memsz`
+    pub memory_size: u64,
+    /// `p_flags`
+    pub flags: u32,
+}
+
+impl Load {
+    /// Whether it may hold code.
+    pub fn is_executable(&self) -> bool {
+        self.flags & PF_X.0 != 0
+    }
+
+    /// Whether a mapping of this segment may start at this file offset; the loader maps whole pages.
+    pub fn holds(&self, offset: u64) -> bool {
+        let end = self.offset.saturating_add(self.file_size);
+        (self.offset & !(PAGE - 1)..end.div_ceil(PAGE).saturating_mul(PAGE)).contains(&offset)
+    }
+
+    /// The number to add to addresses of the file if the byte at `offset` of it is mapped at `start`.
+    pub fn bias(&self, start: u64, offset: u64) -> u64 {
+        start.wrapping_sub(self.address.wrapping_add(offset.wrapping_sub(self.offset)))
+    }
+
+    /// Bytes from the segment's first to this address, if the file has a byte for it.
+    pub(crate) fn inside(&self, address: u64) -> Option<u64> {
+        let inside = address.checked_sub(self.address)?;
+        (inside < self.file_size).then_some(inside)
+    }
+
+    /// A segment out of its header.
+    pub fn of<P: ProgramHeader>(segment: &P, endian: P::Endian) -> Self {
+        Self {
+            offset: segment.p_offset(endian).into(),
+            address: segment.p_vaddr(endian).into(),
+            file_size: segment.p_filesz(endian).into(),
+            memory_size: segment.p_memsz(endian).into(),
+            flags: segment.p_flags(endian).0,
+        }
+    }
+}
