@@ -18,11 +18,11 @@ use session::closing::Closing;
 use session::options::Common;
 use session::probe::{Kernel, Need};
 use session::progress::State;
-use session::sampling::{Collector, Sampling};
+use session::sampling::{Collector, Sampled};
 use session::schedule::For;
 use session::targets::{Settings, Targets};
 use session::together::{AsOne, Together};
-use session::{Asked, Options, Setup, Tool as Tracer};
+use session::{Asked, Options, Setup};
 use tools::{offcputime, profile as profiling, runqlat};
 
 use crate::kernel::until;
@@ -110,15 +110,15 @@ impl Options for Args {
     }
 }
 
-impl Tracer for Args {
-    type Engine<'a> = Sampling<'a, AsOne<Three<'a>>>;
+impl Sampled for Args {
+    type Collector<'a> = AsOne<Three<'a>>;
 
-    fn load<'a>(&'a self, setup: &Setup<'a>) -> Result<Self::Engine<'a>> {
+    fn collector<'a>(&'a self, setup: &Setup<'a>) -> Result<Self::Collector<'a>> {
         let Parts { off, queue, cpu } = self.parts.as_ref().context("no parts")?;
         let three = Three {
-            off: offcputime::Offcputime::load(off, &setup.for_part(off))?,
-            queue: runqlat::Runqlat::load(queue, &setup.for_part(queue))?,
-            cpu: profiling::Profiling::load(cpu, &setup.for_part(cpu))?,
+            off: off.collector(&setup.for_part(off))?,
+            queue: queue.collector(&setup.for_part(queue))?,
+            cpu: cpu.collector(&setup.for_part(cpu))?,
             watch: Watch::default(),
             meter: setup.meter,
         };
@@ -126,7 +126,7 @@ impl Tracer for Args {
             eprintln!("{LOADED}");
             until("the word to begin", || file.exists());
         }
-        Ok(Sampling::new(AsOne(three), setup, &self.asked()))
+        Ok(AsOne(three))
     }
 }
 

@@ -12,10 +12,10 @@ use host::clock::Edges;
 use libbpf_rs::skel::Skel;
 use loader::iterate::{self, Reseeding};
 use loader::{maps, section};
+use session::Setup;
 use session::closing::Closing;
 use session::progress::State;
-use session::sampling::{Collector, Sampling};
-use session::{Options, Setup, StackSetup, Tool};
+use session::sampling::{Collector, Sampled};
 use stacks::StackTable;
 use symbols::Origin;
 
@@ -38,43 +38,26 @@ pub struct Offcputime<'a> {
     closing: Option<Closing>,
 }
 
-impl Tool for Args {
-    type Engine<'a> = Sampling<'a, Offcputime<'a>>;
+impl Sampled for Args {
+    type Collector<'a> = Offcputime<'a>;
 
-    fn load<'a>(&'a self, setup: &Setup<'a>) -> Result<Self::Engine<'a>> {
-        let collector = Offcputime::load(self, setup)?;
-        Ok(Sampling::new(collector, setup, &self.asked()))
-    }
-}
-
-impl<'a> Offcputime<'a> {
-    /// Loads its programs, and attaches those that no window does.
-    ///
-    /// # Errors
-    ///
-    /// The kernel's refusals, with the remedy.
-    pub fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
+    fn collector<'a>(&'a self, setup: &Setup<'a>) -> Result<Offcputime<'a>> {
         let walk_on_exit = setup.kernel.has_tracepoint("sched_exit_tp");
-        let gated = args.budget.gated(&GATED);
+        let gated = self.budget.gated(&GATED);
         let builder = OffcputimeSkelBuilder::default();
         let skel = loader::load(builder, &setup.programs, gated, |open| {
             let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
-            args.to_bpf(setup.targets, walk_on_exit, rodata);
+            self.to_bpf(setup.targets, walk_on_exit, rodata);
             bpf::keep_members!(open, setup.programs.contains(&("task_freed", true)));
             Ok(())
         })?;
-        let how = StackSetup {
-            tables: bpf::unwind_maps!(skel),
-            method: args.stacks.unwind,
-            inline: !args.stacks.no_inline,
-            origin: Origin::Tracepoint,
-        };
+        let tables = bpf::unwind_maps!(skel);
+        let how = self.stacks.setup(tables, Origin::Tracepoint);
         let stacks = setup.stacks(how, &skel.maps.stack_ring)?;
         let (tgids, tids) = (&skel.maps.target_tgids, &skel.maps.target_tids);
-        setup.targets.fill(tgids, tids)?;
-        iterate::run(skel.links.seed_members.as_ref())?;
-        Ok(Self {
-            args,
+        setup.seed(tgids, tids, skel.links.seed_members.as_ref())?;
+        Ok(Offcputime {
+            args: self,
             skel,
             stacks,
             reseeding: Reseeding::default(),
@@ -83,7 +66,9 @@ impl<'a> Offcputime<'a> {
             closing: None,
         })
     }
+}
 
+impl Offcputime<'_> {
     /// Learns the stacks of the waits that are open at the end, before late events stop to close those of threads that run on.
     fn walk_waiting(&mut self) -> Result<()> {
         self.stacks.absorb();
@@ -200,12 +185,7 @@ impl Collector for Offcputime<'_> {
     }
 
     fn fds(&self) -> Vec<RawFd> {
-        // With a budget nothing wakes it but time: what is new is named when that is paid for.
-        if self.args.budget.is_limited() {
-            Vec::new()
-        } else {
-            self.stacks.fds()
-        }
+        self.args.budget.waking(self.stacks.fds())
     }
 
     fn look_around(&mut self, can_afford_more: bool) -> Result<State> {

@@ -11,10 +11,10 @@ use host::clock::Edges;
 use libbpf_rs::skel::Skel;
 use loader::section;
 use profile::write::Moment;
+use session::Setup;
 use session::closing::Closing;
 use session::progress::State;
-use session::sampling::{Collector, Sampling};
-use session::{Options, Setup, StackSetup, Tool};
+use session::sampling::{Collector, Sampled};
 use stacks::StackTable;
 
 use crate::profile::args::Args;
@@ -43,43 +43,27 @@ pub struct Profiling<'a> {
     closing: Option<Closing>,
 }
 
-impl Tool for Args {
-    type Engine<'a> = Sampling<'a, Profiling<'a>>;
+impl Sampled for Args {
+    type Collector<'a> = Profiling<'a>;
 
-    fn load<'a>(&'a self, setup: &Setup<'a>) -> Result<Self::Engine<'a>> {
-        let collector = Profiling::load(self, setup)?;
-        Ok(Sampling::new(collector, setup, &self.asked()))
-    }
-}
-
-impl<'a> Profiling<'a> {
-    /// Loads its programs, and attaches those that no window does.
-    ///
-    /// # Errors
-    ///
-    /// The kernel's refusals, with the remedy.
-    pub fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
-        let weight = attach::weight(args)?;
+    fn collector<'a>(&'a self, setup: &Setup<'a>) -> Result<Profiling<'a>> {
+        let weight = attach::weight(self)?;
         let builder = ProfileSkelBuilder::default();
         let skel = loader::load(builder, &setup.programs, &[], |open| {
             let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
-            args.to_bpf(setup.targets, weight, rodata);
-            Ok(open.maps.moments.set_autocreate(args.keeps_moments())?)
+            self.to_bpf(setup.targets, weight, rodata);
+            Ok(open.maps.moments.set_autocreate(self.keeps_moments())?)
         })?;
-        let how = StackSetup {
-            tables: bpf::unwind_maps!(skel),
-            method: args.stacks.unwind,
-            inline: !args.stacks.no_inline,
-            origin: args.origin(),
-        };
-        let moments = Moments::open(args.keeps_moments(), &skel)?;
+        let tables = bpf::unwind_maps!(skel);
+        let how = self.stacks.setup(tables, self.origin());
+        let moments = Moments::open(self.keeps_moments(), &skel)?;
         let (tgids, tids) = (&skel.maps.target_tgids, &skel.maps.target_tids);
         setup.targets.fill(tgids, tids)?;
-        Ok(Self {
-            args,
+        Ok(Profiling {
+            args: self,
             stacks: setup.stacks(how, &skel.maps.stack_ring)?,
             moments,
-            attached: Attached::new(args, &skel)?,
+            attached: Attached::new(self, &skel)?,
             skel,
             meter: setup.meter,
             sums: Sums::default(),
@@ -87,7 +71,9 @@ impl<'a> Profiling<'a> {
             closing: None,
         })
     }
+}
 
+impl Profiling<'_> {
     /// Everything, once the collection has ended.
     ///
     /// # Errors
@@ -182,12 +168,7 @@ impl Collector for Profiling<'_> {
     }
 
     fn fds(&self) -> Vec<RawFd> {
-        // With a budget nothing wakes it but time: what is new is named when that is paid for.
-        if self.args.budget.is_limited() {
-            Vec::new()
-        } else {
-            self.stacks.fds()
-        }
+        self.args.budget.waking(self.stacks.fds())
     }
 
     fn get_ready(&mut self) -> Result<()> {

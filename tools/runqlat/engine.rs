@@ -17,10 +17,10 @@ use loader::arrivals::Arrivals;
 use loader::counters::Counters;
 use loader::iterate::{self, Reseeding};
 use loader::{maps, section};
+use session::Setup;
 use session::closing::{self, Closing};
 use session::progress::State;
-use session::sampling::{Collector, Sampling};
-use session::{Options, Setup, Tool};
+use session::sampling::{Collector, Sampled};
 
 use crate::runqlat::args::{Args, Group};
 use crate::runqlat::harvest::{self, Interval};
@@ -43,32 +43,20 @@ pub struct Runqlat<'a> {
     quotas: Quotas,
 }
 
-impl Tool for Args {
-    type Engine<'a> = Sampling<'a, Runqlat<'a>>;
+impl Sampled for Args {
+    type Collector<'a> = Runqlat<'a>;
 
-    fn load<'a>(&'a self, setup: &Setup<'a>) -> Result<Self::Engine<'a>> {
-        let collector = Runqlat::load(self, setup)?;
-        Ok(Sampling::new(collector, setup, &self.asked()))
-    }
-}
-
-impl<'a> Runqlat<'a> {
-    /// Loads its programs, and attaches those that no window does.
-    ///
-    /// # Errors
-    ///
-    /// The kernel's refusals, with the remedy.
-    pub fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
-        let hdr = args.histograms.hdr_log()?;
-        let gated = args.budget.gated(&GATED);
+    fn collector<'a>(&'a self, setup: &Setup<'a>) -> Result<Runqlat<'a>> {
+        let hdr = self.histograms.hdr_log()?;
+        let gated = self.budget.gated(&GATED);
         let builder = RunqlatSkelBuilder::default();
         let skel = loader::load(builder, &setup.programs, gated, |open| {
-            args.to_bpf(
+            self.to_bpf(
                 setup.targets,
                 section(open.maps.rodata_data.as_deref_mut(), ".rodata")?,
             );
             bpf::keep_members!(open, setup.programs.contains(&("task_freed", true)));
-            if args.group() == Group::Machine {
+            if self.group() == Group::Machine {
                 // Preallocated, and not used.
                 open.maps.groups.set_max_entries(1)?;
                 open.maps.buckets.set_max_entries(1)?;
@@ -76,10 +64,9 @@ impl<'a> Runqlat<'a> {
             Ok(())
         })?;
         let (tgids, tids) = (&skel.maps.target_tgids, &skel.maps.target_tids);
-        setup.targets.fill(tgids, tids)?;
-        iterate::run(skel.links.seed_members.as_ref())?;
-        Ok(Self {
-            args,
+        setup.seed(tgids, tids, skel.links.seed_members.as_ref())?;
+        Ok(Runqlat {
+            args: self,
             counters: Counters::new(skel.object(), &harvest::LOSSES, &[])?,
             slow_waits: Arrivals::open(&skel.maps.slow_waits)?,
             skel,
@@ -90,7 +77,9 @@ impl<'a> Runqlat<'a> {
             quotas: Quotas::default(),
         })
     }
+}
 
+impl Runqlat<'_> {
     /// Takes stock, so that waits that are under way count from the window's opening on.
     fn take_stock(&mut self) -> Result<()> {
         // Slices that ran before the window have nothing to do with its waits.

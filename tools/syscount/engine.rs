@@ -61,8 +61,7 @@ impl<'a> Syscount<'a> {
             Ok(())
         })?;
         let (tgids, tids) = (&skel.maps.target_tgids, &skel.maps.target_tids);
-        setup.targets.fill(tgids, tids)?;
-        iterate::run(skel.links.seed_members.as_ref())?;
+        setup.seed(tgids, tids, skel.links.seed_members.as_ref())?;
         Ok(Self {
             args,
             counters: Counters::new(skel.object(), &harvest::LOSSES, &[])?,

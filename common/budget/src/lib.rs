@@ -97,6 +97,12 @@ impl Budget {
         self.max_overhead.is_some()
     }
 
+    /// Those of the descriptors that may wake a collection: with a budget nothing does but time, and what is new is named when that is
+    /// paid for.
+    pub fn waking<T>(&self, fds: Vec<T>) -> Vec<T> {
+        if self.is_limited() { Vec::new() } else { fds }
+    }
+
     /// Those of the programs that a budget detaches between windows that are not to be attached before.
     pub fn gated<'a>(&self, names: &'a [&'a str]) -> &'a [&'a str] {
         if self.is_limited() { names } else { &[] }

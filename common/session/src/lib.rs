@@ -39,7 +39,8 @@ use clap::Parser;
 use host::clock::Edges;
 use host::privileges::{self, Capabilities, FOR_FILES};
 use host::signals::Signals;
-use libbpf_rs::MapCore;
+use libbpf_rs::{Link, MapCore};
+use loader::iterate;
 use stacks::StackTable;
 use stacks::unwind::{Maps, Method, Unwinder};
 use symbols::{Origin, Symbolizer};
@@ -163,6 +164,21 @@ impl Setup<'_> {
             command: self.command.clone(),
             ..*self
         }
+    }
+
+    /// Tells the BPF side the targets by its maps of them, and takes in those that run by `seed`, its iterator over all tasks.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's refusals.
+    pub fn seed(
+        &self,
+        tgids: &impl MapCore,
+        tids: &impl MapCore,
+        seed: Option<&Link>,
+    ) -> Result<()> {
+        self.targets.fill(tgids, tids)?;
+        iterate::run(seed).map(drop)
     }
 
     /// A table of the stacks that come through `ring`, the BPF side's `stack_ring`; unwind tables for the targets are being made.

@@ -9,8 +9,10 @@ use clap::{Args, ValueEnum};
 use clap_complete::Shell;
 use hist::hdr::HdrLog;
 use hist::text::Unit;
-use stacks::unwind::Method;
+use stacks::unwind::{Maps, Method};
+use symbols::Origin;
 
+use crate::StackSetup;
 use crate::output::{Format, OutputFile};
 
 /// How much is said, and how strictly.
@@ -158,6 +160,16 @@ pub struct Stacks {
 }
 
 impl Stacks {
+    /// Stacks as asked for; `tables`: the BPF side's maps of unwind tables, `origin`: the place that kernel stacks are taken at.
+    pub fn setup(&self, tables: Maps, origin: Origin) -> StackSetup {
+        StackSetup {
+            tables,
+            method: self.unwind,
+            inline: !self.no_inline,
+            origin,
+        }
+    }
+
     /// The format of stdout; `None` where files were asked for and nobody reads along.
     pub fn format(&self, common: &Common) -> Option<Format> {
         match (self.folded, common.json) {

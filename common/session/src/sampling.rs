@@ -10,7 +10,7 @@ use host::clock::Edges;
 
 use crate::closing::Closing;
 use crate::progress::State;
-use crate::{Asked, Engine, Setup};
+use crate::{Engine, Options, Setup, Tool};
 
 /// A tool's part of a run, beside the edges of its windows.
 pub trait Collector: Windowed {
@@ -51,6 +51,39 @@ pub trait Collector: Windowed {
     fn closing(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<Closing>;
 }
 
+/// A tool whose engine looks in windows.
+pub trait Sampled: Options {
+    /// Its part of a run.
+    type Collector<'a>: Collector
+    where
+        Self: 'a;
+
+    /// Loads its programs, and attaches those that no window does.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's refusals, with the remedy.
+    fn collector<'a>(&'a self, setup: &Setup<'a>) -> Result<Self::Collector<'a>>;
+}
+
+impl<T: Sampled> Tool for T {
+    type Engine<'a>
+        = Sampling<'a, T::Collector<'a>>
+    where
+        Self: 'a;
+
+    fn load<'a>(&'a self, setup: &Setup<'a>) -> Result<Self::Engine<'a>> {
+        let (collector, asked) = (self.collector(setup)?, self.asked());
+        Ok(Sampling {
+            collector,
+            who: (setup.tool, asked.common.verbose),
+            budget: *asked.budget,
+            meter: setup.meter,
+            sampler: None,
+        })
+    }
+}
+
 /// A collector at work.
 pub struct Sampling<'a, C> {
     collector: C,
@@ -59,19 +92,6 @@ pub struct Sampling<'a, C> {
     meter: &'a Meter,
     /// From the opening on: when it looks.
     sampler: Option<Sampler<'a>>,
-}
-
-impl<'a, C> Sampling<'a, C> {
-    /// Takes a collector that has been loaded.
-    pub fn new(collector: C, setup: &Setup<'a>, asked: &Asked<'_>) -> Self {
-        Self {
-            collector,
-            who: (setup.tool, asked.common.verbose),
-            budget: *asked.budget,
-            meter: setup.meter,
-            sampler: None,
-        }
-    }
 }
 
 const NOT_OPEN: &str = "it is not open";
