@@ -23,12 +23,26 @@ impl<T: Plain + Default + 'static> Arrivals<T> {
     ///
     /// When it is none.
     pub fn open(map: &impl MapCore) -> Result<Self> {
+        Self::open_with(map, |bytes| maps::decode(bytes).ok())
+    }
+}
+
+impl<T: 'static> Arrivals<T> {
+    /// The same of records that `decode` makes something of.
+    ///
+    /// # Errors
+    ///
+    /// When it is no ring buffer.
+    pub fn open_with(
+        map: &impl MapCore,
+        decode: impl Fn(&[u8]) -> Option<T> + 'static,
+    ) -> Result<Self> {
         let arrived = Rc::new(RefCell::new(Vec::new()));
         let inbox = Rc::clone(&arrived);
         let mut builder = RingBufferBuilder::new();
         builder
             .add(map, move |bytes: &[u8]| {
-                inbox.borrow_mut().extend(maps::decode::<T>(bytes).ok());
+                inbox.borrow_mut().extend(decode(bytes));
                 0
             })
             .context("open ring buffer")?;
@@ -45,6 +59,7 @@ impl<T: Plain + Default + 'static> Arrivals<T> {
 
     /// What has come since the last call.
     pub fn take(&self) -> Vec<T> {
+        // Whoever sends may wake nobody, so ask instead of waiting for the descriptor.
         self.ring.consume_raw();
         self.arrived.take()
     }

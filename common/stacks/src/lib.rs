@@ -5,7 +5,6 @@
 
 mod losses;
 mod record;
-mod ring;
 pub mod unwind;
 mod wakers;
 
@@ -14,8 +13,9 @@ use std::ffi::OsStr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use libbpf_rs::MapCore;
+use loader::arrivals::Arrivals;
 use profile::brief::is_own;
 use profile::frame::Frame;
 use profile::model::{StackEnd, Waker};
@@ -27,7 +27,6 @@ use record::{Record, end_of, kind};
 use wakers::WakerIds;
 
 pub use record::words;
-use ring::Ring;
 
 /// Stacks that are taken in beside the ring, as many as the BPF side sends through it.
 const OUTSIDE_STACKS: usize = 65_536;
@@ -53,7 +52,7 @@ pub struct StackTable {
     symbolizer: Symbolizer,
     unwinder: Unwinder,
     origin: Origin,
-    ring: Option<Ring>,
+    ring: Option<Arrivals<Vec<u8>>>,
     user: HashMap<u64, UserStack>,
     kernel: HashMap<u64, KernelStack>,
     wakers: HashMap<u64, WakerIds>,
@@ -98,7 +97,8 @@ impl StackTable {
     ///
     /// When it cannot be mapped.
     pub fn listen(&mut self, ring: &impl MapCore) -> Result<()> {
-        self.ring = Some(Ring::open(ring)?);
+        let ring = Arrivals::open_with(ring, |bytes| Some(bytes.to_vec()));
+        self.ring = Some(ring.context("stack ring")?);
         Ok(())
     }
 
@@ -132,7 +132,7 @@ impl StackTable {
 
     /// One of them is readable when there is something to take in.
     pub fn fds(&self) -> Vec<RawFd> {
-        let ring = self.ring.iter().map(Ring::fd);
+        let ring = self.ring.iter().map(Arrivals::fd);
         ring.chain([self.fd()]).collect()
     }
 
@@ -154,7 +154,7 @@ impl StackTable {
     /// Takes in what came through the ring.
     pub fn absorb(&mut self) {
         self.symbolizer.poll();
-        let arrived = self.ring.as_ref().map(Ring::take);
+        let arrived = self.ring.as_ref().map(Arrivals::take);
         for record in arrived.unwrap_or_default() {
             if let Some(record) = Record::parse(&record) {
                 self.insert(&record);
