@@ -40,10 +40,7 @@ fn tag(text: &str) -> Result<(String, Regex), String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let format = args
-        .output
-        .as_ref()
-        .map_or(Format::Folded, |target| target.format);
+    let format = output::format(args.output.as_ref());
     // Labels are needed, whatever is written.
     let recording = match format {
         Format::Pprof => args.one.read_for(format)?,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use profile::ask::merge::merge;
-use profile::write::{Format, write_recording};
+use profile::write::write_recording;
 
 use crate::input::Input;
 use crate::output::{self, Target, target};
@@ -24,10 +24,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let format = args
-        .output
-        .as_ref()
-        .map_or(Format::Folded, |target| target.format);
+    let format = output::format(args.output.as_ref());
     let read = |path: &PathBuf| args.input.read_for(path, Some(format));
     let recordings = args.paths.iter().map(read);
     let sum = merge(recordings.collect::<Result<_>>()?).map_err(|err| anyhow!(err))?;

@@ -14,6 +14,11 @@ pub(crate) struct Target {
     pub(crate) format: Format,
 }
 
+/// The format of a file, or of stdout without one.
+pub(crate) fn format(target: Option<&Target>) -> Format {
+    target.map_or(Format::Folded, |target| target.format)
+}
+
 /// A file whose ending is a format; for clap.
 pub(crate) fn target(text: &str) -> Result<Target, String> {
     match Format::of_name(text) {

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use host::clock::time_of_day;
 use profile::escape::terminal;
 use profile::table::{Column, Table};
 use profile::text::{WIDTH, cut, cut_start, sentence};
@@ -40,7 +41,7 @@ pub(crate) fn write(interval: &Interval, look: Look, out: &mut impl Write) -> io
 /// The answer; a line, or more where there is much to say.
 fn verdict(interval: &Interval, pressed: &[Resource]) -> Vec<String> {
     let clock = units::duration(interval.length_ns());
-    let time = clock_time(interval.ended_unix_s);
+    let time = time_of_day(interval.ended_unix_s);
     let whose = interval.cgroup.as_ref().map_or(String::new(), |path| {
         let path = path.display().to_string();
         format!(" in {}", cut_start(&terminal(&path), PATH))
@@ -86,21 +87,6 @@ fn extent(interval: &Interval, resource: Resource) -> String {
             units::three_digits(interval.pressure(resource) / 100.0)
         ),
     }
-}
-
-/// Local time of day.
-fn clock_time(unix_s: u64) -> String {
-    let seconds = libc::time_t::try_from(unix_s).unwrap_or(0);
-    // SAFETY: all-zero is a valid tm; localtime_r fills it.
-    let local = unsafe {
-        let mut local: libc::tm = std::mem::zeroed();
-        libc::localtime_r(&raw const seconds, &raw mut local);
-        local
-    };
-    format!(
-        "{:02}:{:02}:{:02}",
-        local.tm_hour, local.tm_min, local.tm_sec
-    )
 }
 
 fn write_table(

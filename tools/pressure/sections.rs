@@ -6,7 +6,7 @@ use profile::style::Style;
 use profile::table::{Column, Table};
 use profile::text::{WIDTH, comm, shorten};
 use profile::units;
-use session::next;
+use session::{next, quotas};
 
 use crate::pressure::hints::{self, Hint};
 use crate::pressure::interval::{Interval, LEAST_THREADS, index_of};
@@ -89,13 +89,7 @@ fn write_quotas(interval: &Interval, look: Look, out: &mut impl Write) -> io::Re
     };
     writeln!(out, "  {time}for want of {whose}:")?;
     writeln!(out, "  {how}")?;
-    match interval.quotas.len() {
-        1 => Ok(()),
-        n => {
-            let more = units::counted(n as u64 - 1, "more groups");
-            writeln!(out, "  (and of {more})")
-        }
-    }
+    quotas::write_more(interval.quotas.len(), out)
 }
 
 /// Values and names.

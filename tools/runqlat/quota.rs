@@ -9,7 +9,7 @@ use bpf::runqlat::types::{quota, quota_account};
 use loader::{iterate, maps};
 use profile::units;
 use session::next::{self, Step};
-use session::quotas::{Account, Names, UsedUp};
+use session::quotas::{self, Account, Names, UsedUp};
 
 use crate::runqlat::args::Args;
 use crate::runqlat::harvest::Interval;
@@ -96,13 +96,7 @@ pub(crate) fn write(interval: &Interval, out: &mut impl Write) -> Result<()> {
     let time = units::duration(quota.throttled_ns);
     writeln!(out, "{who} for want of {whose}:")?;
     writeln!(out, "  {how}, {time} in all")?;
-    match interval.quotas.len() {
-        1 => Ok(()),
-        n => {
-            let more = units::counted(n as u64 - 1, "more groups");
-            Ok(writeln!(out, "  (and of {more})")?)
-        }
-    }
+    Ok(quotas::write_more(interval.quotas.len(), out)?)
 }
 
 /// The line of the command that tells what spends it.

@@ -91,6 +91,15 @@ pub struct Helper {
 }
 
 impl Helper {
+    /// The one that is there, or a new one, see [`Self::start`]. It is to be put back once it has answered.
+    pub fn take_or_start(
+        idle: &mut Option<Self>,
+        role: &Role,
+        serve: impl FnOnce(&UnixStream) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        idle.take().map_or_else(|| Self::start(role, serve), Ok)
+    }
+
     /// Forks; `serve` runs in the child, which may do what `role` says, and the child ends with it. Nothing of the parent is
     /// dropped there: that is the parent's to do.
     pub fn start(

@@ -72,7 +72,16 @@ pub fn wall_clock(time_ns: u64) -> String {
         .unwrap_or_default();
     let ago = monotonic_ns().saturating_sub(time_ns);
     let then = now.saturating_sub(Duration::from_nanos(ago));
-    let seconds = libc::time_t::try_from(then.as_secs()).unwrap_or(0);
+    format!(
+        "{}.{:03}",
+        time_of_day(then.as_secs()),
+        then.subsec_millis()
+    )
+}
+
+/// Local time of day, `unix_s` seconds after 1970 began.
+pub fn time_of_day(unix_s: u64) -> String {
+    let seconds = libc::time_t::try_from(unix_s).unwrap_or(0);
     // SAFETY: all-zero is a valid tm; localtime_r fills it.
     let local = unsafe {
         let mut local: libc::tm = std::mem::zeroed();
@@ -80,11 +89,8 @@ pub fn wall_clock(time_ns: u64) -> String {
         local
     };
     format!(
-        "{:02}:{:02}:{:02}.{:03}",
-        local.tm_hour,
-        local.tm_min,
-        local.tm_sec,
-        then.subsec_millis()
+        "{:02}:{:02}:{:02}",
+        local.tm_hour, local.tm_min, local.tm_sec
     )
 }
 

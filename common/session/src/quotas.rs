@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use host::procs;
@@ -150,6 +151,21 @@ impl Names {
             let mut all = by_id(root);
             let found = new.into_iter().map(|id| (id, all.remove(&id)));
             self.paths.extend(found);
+        }
+    }
+}
+
+/// Writes how many of these groups come after the first, if any do.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write_more(groups: usize, out: &mut impl Write) -> io::Result<()> {
+    match groups {
+        0 | 1 => Ok(()),
+        n => {
+            let more = units::counted(n as u64 - 1, "more groups");
+            writeln!(out, "  (and of {more})")
         }
     }
 }

@@ -61,11 +61,7 @@ impl Pages {
             self.given_up.insert(tgid);
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let started = self
-            .process
-            .take()
-            .map_or_else(|| Helper::start(&READS_MEMORY, child::serve), Ok);
-        let process = started?;
+        let process = Helper::take_or_start(&mut self.process, &READS_MEMORY, child::serve)?;
         let began = Instant::now();
         let length = buffer.len().min(BLOCK);
         let question = Question {

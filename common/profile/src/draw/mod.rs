@@ -83,10 +83,7 @@ pub fn compared_html(
     (amount, table): (&str, &str),
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let texts = Texts {
-        title: view.title.clone(),
-        amount: amount.to_owned(),
-    };
+    let texts = Texts::of_change(view, amount);
     html::compared(tree, view, unit, &texts, table, out)
 }
 
@@ -102,10 +99,7 @@ pub fn compared(
     amount: &str,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let texts = Texts {
-        title: view.title.clone(),
-        amount: amount.to_owned(),
-    };
+    let texts = Texts::of_change(view, amount);
     svg::write(tree, view, unit, &texts, out)
 }
 
@@ -113,6 +107,15 @@ pub fn compared(
 struct Texts {
     title: String,
     amount: String,
+}
+
+impl Texts {
+    fn of_change(view: &View, amount: &str) -> Self {
+        Self {
+            title: view.title.clone(),
+            amount: amount.to_owned(),
+        }
+    }
 }
 
 fn texts(recording: &Recording, view: &View, tree: &Tree) -> Texts {

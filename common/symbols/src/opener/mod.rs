@@ -115,11 +115,7 @@ impl Opener {
         if self.hangs >= MAX_HANGS || self.directories.contains(&directory) {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let started = self
-            .process
-            .take()
-            .map_or_else(|| Helper::start(&OPENS_FILES, child::serve), Ok);
-        let process = started?;
+        let process = Helper::take_or_start(&mut self.process, &OPENS_FILES, child::serve)?;
         let limit = match self.copying < MAX_COPYING {
             true => MAX_COPIES - self.copied,
             false => 0,
