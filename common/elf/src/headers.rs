@@ -28,7 +28,7 @@ const LIMITS: Limits = Limits {
 };
 /// The most segments and sections looked at; real files have 20 and 40 (thousands with -ffunction-sections objects).
 const MAX_ENTRIES: usize = 4096;
-/// Of a debug file's name: one more than any file's has.
+/// Most bytes of a debug file's name: one more than any file's has.
 const MAX_LINK: usize = 256;
 
 /// Marks that a Go program carries.
@@ -109,20 +109,20 @@ impl Headers {
         })
     }
 
-    /// Whether code is loaded there.
+    /// True if code is loaded there.
     pub fn is_code(&self, address: u64) -> bool {
         let mut code = self.loads.iter().filter(|load| load.is_executable());
         code.any(|load| load.inside(address).is_some())
     }
 
-    /// Whether both addresses lie in one section (or nobody knows): a symbol without a size ends with its section at the
+    /// True if both addresses lie in one section (or nobody knows): a symbol without a size ends with its section at the
     /// latest, else `_init` would name the whole PLT.
     pub fn same_section(&self, a: u64, b: u64) -> bool {
         self.code.is_empty() || self.code.iter().any(|r| r.contains(&a) && r.contains(&b))
     }
 }
 
-/// Whether the file starts like an ELF file.
+/// True if the file starts like an ELF file.
 pub fn is_elf(file: &File) -> bool {
     let mut magic = [0; 4];
     file.read_exact_at(&mut magic, 0).is_ok() && magic == *b"\x7fELF"

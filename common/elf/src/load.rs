@@ -22,12 +22,12 @@ pub struct Load {
 }
 
 impl Load {
-    /// Whether it may hold code.
+    /// True if it may hold code.
     pub fn is_executable(&self) -> bool {
         self.flags & PF_X.0 != 0
     }
 
-    /// Whether a mapping of this segment may start at this file offset; the loader maps whole pages.
+    /// True if a mapping of this segment may start at this file offset; the loader maps whole pages.
     pub fn holds(&self, offset: u64) -> bool {
         let end = self.offset.saturating_add(self.file_size);
         (self.offset & !(PAGE - 1)..end.div_ceil(PAGE).saturating_mul(PAGE)).contains(&offset)

@@ -8,9 +8,9 @@ use std::os::unix::fs::FileExt;
 use xz2::bufread::XzDecoder;
 use xz2::stream::Stream;
 
-/// What it may unpack to.
+/// Most bytes that it may unpack to.
 const MAX_MINI_DEBUG: u64 = 256 << 20;
-/// What an honest one needs to unpack (xz -9 takes 65 MiB).
+/// Memory that an honest one needs to unpack (xz -9 takes 65 MiB).
 const MAX_XZ_MEMORY: u64 = 128 << 20;
 
 /// Unpacks once into nothing.

@@ -121,7 +121,7 @@ impl<'s, S: Source + ?Sized> Pieces<'s, S> {
         }
     }
 
-    /// Whether more was asked for than may be read of everything.
+    /// True if more was asked for than may be read of everything.
     pub fn overdrawn(&self) -> bool {
         self.overdrawn.get()
     }

@@ -26,7 +26,7 @@ const MAX_NAME: usize = 256;
 struct Variable {
     address: u64,
     size: u64,
-    /// As in the symbol table.
+    /// The name in the symbol table.
     name: Box<str>,
 }
 
@@ -79,7 +79,7 @@ impl Variables {
             let elf = object::File::parse(&pieces);
             variables.extend(elf.iter().flat_map(data_symbols));
         }
-        // Of several names for one place the first in the table stays.
+        // The first of several names for one place stays.
         variables.sort_by_key(|variable| variable.address);
         Self {
             loads: loads.take(4096).collect(),
@@ -88,7 +88,7 @@ impl Variables {
         }
     }
 
-    /// As much of a name as one may have.
+    /// The longest beginning of a name that is kept.
     pub fn cut(name: &str) -> Box<str> {
         name.chars().take(MAX_NAME).collect::<String>().into()
     }
@@ -108,7 +108,7 @@ impl Variables {
         Some(load.bias(start, offset))
     }
 
-    /// Whether a segment reaches this ELF address.
+    /// True if a segment reaches this ELF address.
     pub fn is_loaded(&self, address: u64) -> bool {
         let covers = |load: &Load| {
             address

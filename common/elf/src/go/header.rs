@@ -105,7 +105,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Whether a table may start with these bytes.
+    /// True if a table may start with these bytes.
     pub(crate) fn may_start(bytes: [u8; 8]) -> bool {
         Start::parse(bytes).is_some()
     }
@@ -143,7 +143,7 @@ impl Header {
         self.start.layout
     }
 
-    /// Whether the program is one for 64-bit x86.
+    /// True if the program is one for 64-bit x86.
     pub fn is_x86_64(&self) -> bool {
         let start = self.start;
         !start.big_endian && (start.quantum, start.word) == (1, 8)

@@ -21,7 +21,7 @@ const MAX_SEARCH: u64 = 512 << 20;
 const CHUNK: usize = 256 << 10;
 /// Places that look like what is searched for: real programs have one, or a few in Go's own tools.
 const MAX_CANDIDATES: usize = 8;
-/// Where `runtime.moduledata` has the text's start, in pointers: behind the header's address, six slices, the function
+/// Place of the text's start in `runtime.moduledata`, in pointers: behind the header's address, six slices, the function
 /// index and two code addresses. So since Go 1.16, up to 1.27 at least.
 const TEXT_IN_MODULE_DATA: usize = 1 + 6 * 3 + 3;
 
@@ -142,7 +142,7 @@ impl<'a> GoFile<'a> {
         (is_one && self.headers.is_code(text)).then_some(text)
     }
 
-    /// Where pointers to the table are.
+    /// Places of pointers to the table.
     fn pointers_to(&self, header: &Header) -> Vec<u64> {
         let mut found = match self.relocations() {
             Some(relocations) => relocations.pointers_to(self, header.address, MAX_CANDIDATES),
@@ -252,7 +252,7 @@ mod tests {
         (bytes, headers)
     }
 
-    /// As of Go 1.26: only `runtime.moduledata` says where the text starts.
+    /// A program by Go 1.26: only `runtime.moduledata` says where the text starts.
     fn newest() -> (Vec<u8>, Headers, u64) {
         let mut table = NEWEST.table(TEXT, &FUNCTIONS, END);
         table[24..32].fill(0);
@@ -263,7 +263,7 @@ mod tests {
         (bytes, headers, at)
     }
 
-    /// As of Go 1.16: the list of functions is made of pointers.
+    /// A program by Go 1.16: the list of functions is made of pointers.
     fn pointers() -> (Vec<u8>, Headers) {
         let style = Style {
             magic: 0xffff_fffa,

@@ -1,6 +1,6 @@
 //! Pointers that the dynamic linker sets in a position-independent program; their values are beside the program only.
 //!
-//! Of 64-bit x86 and ARM, where they are in `DT_RELA`. What `DT_RELR` lists has its value in the place itself.
+//! They are known of 64-bit x86 and ARM, which have them in `DT_RELA`. Each place that `DT_RELR` lists has its value in the place itself.
 
 use object::elf::{DT_RELA, DT_RELASZ};
 
@@ -16,7 +16,7 @@ const MAX_DYNAMIC: u64 = 256;
 /// Relocations read at once.
 const CHUNK: usize = 4096;
 
-/// Where they are.
+/// Their place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Relocations {
     address: u64,

@@ -2,7 +2,7 @@
 
 use super::header::Image;
 
-/// How to write a table.
+/// Form of a table to write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
     pub(super) magic: u32,

@@ -67,7 +67,7 @@ impl Table {
         table.agrees(image, first).then_some(table)
     }
 
-    /// Whether the first function's own data says the same start: bytes that only look like a table do not.
+    /// True if the first function's own data says the same start: bytes that only look like a table do not.
     fn agrees(&self, image: &impl Image, first: u64) -> bool {
         let mut bytes = [0; 8];
         let bytes = &mut bytes[..self.header.width()];
