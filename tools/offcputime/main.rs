@@ -8,6 +8,7 @@ pub use engine::Offcputime;
 pub use harvest::{Accounting, Estimates, Harvest, Row};
 pub use losses::Lost;
 
+mod answer;
 mod args;
 mod engine;
 mod harvest;

@@ -1,10 +1,9 @@
 //! The next question about what threads waited for.
 
-use std::collections::HashMap;
-
 use profile::model::Profile;
 use session::next::{Step, is_plain};
 
+use crate::offcputime::answer::Waits;
 use crate::offcputime::args::Args;
 
 /// A line for the command that looks at the reason with most of the time of threads that were not idle; `oncpu_ns` of all of them is
@@ -15,22 +14,8 @@ pub(crate) fn next(
     oncpu_ns: u64,
     is_there: fn(u32) -> bool,
 ) -> Option<String> {
-    let mut by_reason: HashMap<&str, u64> = HashMap::new();
-    let mut by_process: HashMap<(&str, u32), u64> = HashMap::new();
-    let mut by_name: HashMap<(&str, &str), u64> = HashMap::new();
-    for sample in profile.samples.iter().filter(|sample| !sample.idle) {
-        let reason = sample.reason.unwrap_or("other");
-        *by_reason.entry(reason).or_default() += sample.total();
-        *by_process.entry((reason, sample.task.tgid)).or_default() += sample.total();
-        let name = (reason, &*sample.task.comm);
-        *by_name.entry(name).or_default() += sample.total();
-    }
-    // A thread that sleeps for a time of its own choice waits for nobody.
-    by_reason.remove("sleep");
-    let heaviest = by_reason
-        .into_iter()
-        .max_by_key(|(reason, ns)| (*ns, *reason));
-    let (reason, ns) = heaviest.unwrap_or_default();
+    let waits = Waits::of(profile);
+    let (reason, ns) = waits.reason().unwrap_or_default();
     if oncpu_ns > ns {
         let target = args.targets.to_options(is_there);
         let is_known = !target.is_empty() || args.targets.are_all();
@@ -46,20 +31,13 @@ pub(crate) fn next(
         _ if args.waker => return None,
         _ => Step::Wakers,
     };
-    let pid = heaviest_of(by_process, reason)?;
+    let pid = waits.process(reason)?;
     if is_there(pid) {
         return Some(step.line(&format!("-p {pid}")));
     }
     // Others of its name may come where a process has ended.
-    let comm = heaviest_of(by_name, reason)?;
+    let comm = waits.name(reason)?;
     is_plain(comm).then(|| step.line(&format!("--comm {comm}")))
-}
-
-/// The one with most of the time that has a reason.
-fn heaviest_of<T: Ord + Copy>(times: HashMap<(&str, T), u64>, reason: &str) -> Option<T> {
-    let of_reason = times.into_iter().filter(|((of, _), _)| *of == reason);
-    let heaviest = of_reason.max_by_key(|((_, of), ns)| (*ns, *of));
-    heaviest.map(|((_, of), _)| of)
 }
 
 #[cfg(test)]

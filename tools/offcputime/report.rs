@@ -17,6 +17,7 @@ use session::output::Format;
 use session::program;
 use stacks::StackTable;
 
+use crate::offcputime::answer::answer;
 use crate::offcputime::args::Args;
 use crate::offcputime::harvest::{Accounting, Estimates, Harvest, Row};
 use crate::offcputime::{idle, next};
@@ -150,8 +151,11 @@ fn write_human(
     profile: &Profile,
     out: &mut impl Write,
 ) -> io::Result<()> {
+    let accounting = &harvest.accounting;
+    let mut lines = answer(profile, accounting);
     let idle_ns = idle_ns(profile);
-    for line in headline(&harvest.accounting, idle_ns, harvest.estimates.as_ref()) {
+    lines.extend(phases(accounting, idle_ns, harvest.estimates.as_ref()));
+    for line in lines {
         writeln!(out, "{line}")?;
     }
     writeln!(out)?;
@@ -169,8 +173,7 @@ fn write_human(
         color: args.common.uses_color(),
     };
     listing::write(profile, &options, out)?;
-    let oncpu_ns = harvest.accounting.oncpu_ns;
-    match next::next(args, profile, oncpu_ns, session::next::is_there) {
+    match next::next(args, profile, accounting.oncpu_ns, session::next::is_there) {
         Some(line) => writeln!(out, "\n{line}"),
         None => Ok(()),
     }
@@ -183,7 +186,7 @@ fn idle_ns(profile: &Profile) -> u64 {
 }
 
 /// Threads' time by what they did, and how sure that is, in lines.
-fn headline(accounting: &Accounting, idle_ns: u64, errors: Option<&Estimates>) -> Vec<String> {
+fn phases(accounting: &Accounting, idle_ns: u64, errors: Option<&Estimates>) -> Vec<String> {
     let margin = |of: fn(&Estimates) -> Estimate| {
         errors.map_or(String::new(), |errors| {
             format!(" {}", of(errors).describe())

@@ -33,7 +33,7 @@ fn what_is_not_sure_is_said_in_words() {
         ..Accounting::default()
     };
     assert_eq!(
-        headline(&accounting, 100, Some(&errors)),
+        phases(&accounting, 100, Some(&errors)),
         [
             "1 thread, 100 us of thread time: on CPU 100 us \u{b1}? (a single look),",
             "  waiting for a CPU 0 ns \u{b1}? (nothing seen), blocked 200 ns \u{b1}2.5%,",

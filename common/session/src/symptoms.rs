@@ -143,7 +143,7 @@ pub const SYMPTOMS: [Symptom; 17] = [
     Symptom {
         symptom: "A build or batch job is slow",
         command: "`sudo offcputime -- make -j4`",
-        reading: "on CPU, waiting for one, or blocked: the first line; on CPU: `sudo profile -- make -j4`",
+        reading: "on CPU, waiting for one, or blocked: the second sentence; on CPU: `sudo profile -- make -j4`",
         trap: "a parent's wait for its children is no trouble",
     },
     Symptom {

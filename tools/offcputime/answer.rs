@@ -1,0 +1,173 @@
+//! The answer that a report begins with: what threads waited for most, whose they are, and for how long.
+
+use std::collections::HashMap;
+
+use profile::model::Profile;
+use profile::text::{WIDTH, comm, round_percent, sentence};
+use profile::units;
+
+use crate::offcputime::harvest::Accounting;
+
+/// A wait for a time of its own choice is for nobody.
+pub(crate) const SLEEP: &str = "sleep";
+
+/// Times of threads that were not idle, ns.
+#[derive(Default)]
+pub(crate) struct Waits<'a> {
+    by_reason: HashMap<&'a str, u64>,
+    by_process: HashMap<(&'a str, u32), u64>,
+    by_name: HashMap<(&'a str, &'a str), u64>,
+    names: HashMap<u32, &'a str>,
+    /// All of it.
+    pub(crate) all_ns: u64,
+    /// Idle waits, in which threads have nothing to do.
+    idle_ns: u64,
+}
+
+impl<'a> Waits<'a> {
+    pub(crate) fn of(profile: &'a Profile) -> Self {
+        let mut waits = Self::default();
+        for sample in &profile.samples {
+            let (task, ns) = (&sample.task, sample.total());
+            if task.tid == task.tgid {
+                waits.names.insert(task.tgid, &task.comm);
+            }
+            if sample.idle {
+                add(&mut waits.idle_ns, ns);
+                continue;
+            }
+            let reason = sample.reason.unwrap_or("other");
+            add(&mut waits.all_ns, ns);
+            add(waits.by_reason.entry(reason).or_default(), ns);
+            add(waits.by_process.entry((reason, task.tgid)).or_default(), ns);
+            let name = (reason, &*task.comm);
+            add(waits.by_name.entry(name).or_default(), ns);
+        }
+        waits
+    }
+
+    /// The reason with most time but sleep.
+    pub(crate) fn reason(&self) -> Option<(&'a str, u64)> {
+        let reasons = self.by_reason.iter().map(|(reason, ns)| (*reason, *ns));
+        let waits = reasons.filter(|(reason, ns)| *reason != SLEEP && *ns > 0);
+        waits.max_by_key(|(reason, ns)| (*ns, *reason))
+    }
+
+    /// The process with most of a reason's time.
+    pub(crate) fn process(&self, reason: &str) -> Option<u32> {
+        heaviest_of(&self.by_process, reason)
+    }
+
+    /// The name of threads with most of a reason's time.
+    pub(crate) fn name(&self, reason: &str) -> Option<&'a str> {
+        heaviest_of(&self.by_name, reason)
+    }
+
+    /// The process with most of a reason's time, by its first thread's name, and how many others have some.
+    fn whose(&self, reason: &str) -> String {
+        let of_reason = |of: &&(&str, u32)| of.0 == reason;
+        let others = self.by_process.keys().filter(of_reason).count() as u64 - 1;
+        let tgid = self.process(reason).unwrap_or_default();
+        let name = self.names.get(&tgid).copied().or(self.name(reason));
+        let mut whose = comm(name.unwrap_or_default());
+        if tgid != 0 {
+            whose += &format!(" {tgid}");
+        }
+        match others {
+            0 => whose,
+            n => format!("{whose} and {}", units::counted(n, "other processes")),
+        }
+    }
+
+    /// A wait as a sentence without its end.
+    fn words(&self, reason: &str, ns: u64) -> [String; 3] {
+        let verb = if reason == SLEEP { "slept" } else { "waited" };
+        let time = units::thread_time(ns);
+        let share = round_percent(ns, self.all_ns);
+        [
+            self.whose(reason),
+            format!("{verb} {time} {},", for_what(reason)),
+            format!("{share} of off-CPU time not idle"),
+        ]
+    }
+}
+
+/// Time of many threads may be more than a number holds.
+fn add(sum: &mut u64, ns: u64) {
+    *sum = sum.saturating_add(ns);
+}
+
+/// The one with most of the time that has a reason.
+fn heaviest_of<T: Ord + Copy>(times: &HashMap<(&str, T), u64>, reason: &str) -> Option<T> {
+    let of_reason = times.iter().filter(|((of, _), _)| *of == reason);
+    let heaviest = of_reason.max_by_key(|((_, of), ns)| (**ns, *of));
+    heaviest.map(|((_, of), _)| *of)
+}
+
+/// The end of a sentence on a wait.
+fn for_what(reason: &str) -> &'static str {
+    match reason {
+        "futex" => "for locks or condition variables",
+        "lock" => "for locks inside the kernel",
+        "block-io" => "for block I/O",
+        "page-fault" => "in page faults",
+        "poll" => "in poll",
+        "epoll" => "in epoll",
+        "socket" => "on sockets",
+        "pipe" => "on pipes",
+        "file-lock" => "for file locks",
+        "semaphore" => "for semaphores",
+        "eventfd" => "on eventfds",
+        "inotify" => "for changes of files (inotify)",
+        "msg-queue" => "on message queues",
+        "kernel-work" => "for work in the kernel",
+        "sleep" => "by its own choice",
+        "wait" => "for a child or a signal",
+        "preempted" => "for a CPU after preemption",
+        "throttled" => "for CPU quota",
+        _ => "for something else",
+    }
+}
+
+/// The answer in lines: the largest wait, or time on CPUs where that is more.
+pub(crate) fn answer(profile: &Profile, accounting: &Accounting) -> Vec<String> {
+    let waits = Waits::of(profile);
+    let (reason, ns) = waits.reason().unwrap_or_default();
+    let slept_ns = waits.by_reason.get(SLEEP).copied().unwrap_or_default();
+    let mut lines = Vec::new();
+    if accounting.oncpu_ns > ns {
+        let threads = units::counted(accounting.threads, "threads");
+        let time = units::thread_time(accounting.oncpu_ns);
+        let ran = format!("{threads} ran for {time},");
+        let more = "more than they waited for anything;".to_owned();
+        lines = sentence(&[ran, more], "", WIDTH);
+    }
+    let mut parts = Vec::new();
+    if ns > 0 {
+        parts.extend(waits.words(reason, ns));
+        if slept_ns > ns {
+            end_with(&mut parts, ";");
+            let share = round_percent(slept_ns, waits.all_ns);
+            parts.push(format!("{share} was sleep by choice"));
+        }
+    } else if slept_ns > 0 {
+        parts.extend(waits.words(SLEEP, slept_ns));
+    } else if waits.idle_ns > 0 {
+        parts.push("all waits were of threads with nothing to do".to_owned());
+    }
+    if let Some(first) = parts.first_mut().filter(|_| !lines.is_empty()) {
+        first.insert_str(0, "  ");
+    }
+    lines.extend(sentence(&parts, "", WIDTH));
+    lines
+}
+
+fn end_with(parts: &mut [String], mark: &str) {
+    if let Some(last) = parts.last_mut() {
+        *last += mark;
+    }
+}
+
+#[cfg(test)]
+#[path = "answer_tests.rs"]
+mod tests;

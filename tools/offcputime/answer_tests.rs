@@ -1,0 +1,100 @@
+//! First lines of made-up profiles.
+
+use profile::model::{Sample, Task};
+
+use super::*;
+
+fn sample(comm: &str, tgid: u32, tid: u32, reason: &'static str, ms: u64) -> Sample {
+    Sample {
+        task: Task {
+            comm: comm.into(),
+            tgid,
+            tid,
+        },
+        reason: Some(reason),
+        user: [].into(),
+        user_end: None,
+        kernel: [].into(),
+        waker: None,
+        idle: false,
+        count: 1,
+        values: vec![ms * 1_000_000],
+    }
+}
+
+fn first_lines(samples: Vec<Sample>, oncpu_ms: u64) -> String {
+    let profile = Profile {
+        tool: "offcputime",
+        values: Vec::new(),
+        samples,
+        duration_ns: 1,
+    };
+    let accounting = Accounting {
+        threads: 6,
+        oncpu_ns: oncpu_ms * 1_000_000,
+        ..Accounting::default()
+    };
+    answer(&profile, &accounting).join("\n")
+}
+
+#[test]
+fn the_largest_wait_that_nobody_chose_is_said_with_whose_it_is() {
+    // A process is called by its first thread, not by the one that waited.
+    let samples = vec![
+        sample("reader", 7, 9, "pipe", 3_000),
+        sample("demo", 7, 7, "futex", 1_000),
+    ];
+    assert_eq!(
+        first_lines(samples, 10),
+        "demo 7 waited 3.00 thread-seconds on pipes, 75% of off-CPU time not idle"
+    );
+    // Sleep is more, but leads nowhere; what is idle is no part of a share.
+    let mut idle = sample("demo", 7, 8, "epoll", 99_000);
+    idle.idle = true;
+    let samples = vec![
+        sample("demo", 7, 7, SLEEP, 6_000),
+        sample("fio", 8, 8, "block-io", 1_000),
+        sample("fio", 9, 9, "block-io", 2_000),
+        sample("dd", 10, 10, "block-io", 1_000),
+        idle,
+    ];
+    assert_eq!(
+        first_lines(samples, 10),
+        "fio 9 and 2 other processes waited 4.00 thread-seconds for block I/O,\n  \
+         40% of off-CPU time not idle; 60% was sleep by choice"
+    );
+}
+
+#[test]
+fn time_on_cpus_comes_first_where_it_is_more() {
+    let samples = vec![sample("cc", 7, 7, "page-fault", 2_000)];
+    assert_eq!(
+        first_lines(samples, 5_000),
+        "6 threads ran for 5.00 thread-seconds, more than they waited for anything;\n  \
+         cc 7 waited 2.00 thread-seconds in page faults, \
+         100% of off-CPU time not idle"
+    );
+}
+
+#[test]
+fn who_waits_for_nobody_is_said_to_sleep_or_to_be_idle() {
+    let mut idle = sample("a", 1, 1, "poll", 500);
+    idle.idle = true;
+    let slept = sample("b", 2, 2, SLEEP, 100);
+    assert_eq!(
+        first_lines(vec![idle.clone(), slept], 0),
+        "b 2 slept 100 ms of thread time by its own choice, 100% of off-CPU time not idle"
+    );
+    assert_eq!(
+        first_lines(vec![idle], 0),
+        "all waits were of threads with nothing to do"
+    );
+    assert_eq!(first_lines(Vec::new(), 0), "");
+}
+
+#[test]
+fn every_reason_has_words_of_its_own() {
+    let words = profile::reasons::WORDS.map(for_what);
+    let different: std::collections::HashSet<&str> = words.into();
+    assert_eq!(different.len(), profile::reasons::WORDS.len());
+}
