@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use host::task::comm_of;
-use profile::text::comm;
+use profile::text::{WIDTH, comm, sentence};
 use profile::units;
 use serde_json::{Value, json};
 use stacks::StackTable;
@@ -55,21 +55,28 @@ impl Runtimes {
         }
     }
 
-    /// A line for people, if there are any.
-    pub(crate) fn describe(&self) -> Option<String> {
-        let (tgid, (name, _)) = self.0.first_key_value()?;
+    /// Lines for people, if there are any.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let Some((tgid, (name, _))) = self.0.first_key_value() else {
+            return Vec::new();
+        };
         let first = format!("{} {tgid}", comm(name));
         let runtimes: BTreeSet<&str> = self.0.values().map(|(_, runtime)| *runtime).collect();
         let runtimes = Vec::from_iter(runtimes).join(", ");
-        Some(match self.0.len() - 1 {
-            0 => format!(
-                "{first} runs an async runtime ({runtimes}); waits between its tasks are not threads'"
-            ),
-            more => format!(
-                "{first} and {} run async runtimes ({runtimes}); waits between their tasks are not threads'",
-                units::counted(more as u64, "other processes")
-            ),
-        })
+        let parts = match self.0.len() - 1 {
+            0 => [
+                format!("{first} runs {runtimes}, an async runtime:"),
+                "its tasks' waits are not shown".to_owned(),
+            ],
+            more => [
+                format!(
+                    "{first} and {} run async runtimes ({runtimes}):",
+                    units::counted(more as u64, "others")
+                ),
+                "their tasks' waits are not shown".to_owned(),
+            ],
+        };
+        sentence(&parts, "", WIDTH - "lockstat: ".len())
     }
 
     /// `[{"comm", "pid", "runtime"}, …]`
@@ -86,17 +93,20 @@ mod tests {
     #[test]
     fn processes_are_named_with_their_runtimes() {
         let mut runtimes = Runtimes::default();
-        assert_eq!(runtimes.describe(), None);
+        assert!(runtimes.describe().is_empty());
         runtimes.add(7, &"app\u{1b}".into(), "tokio");
         runtimes.add(7, &"app".into(), "smol");
         assert_eq!(
-            runtimes.describe().unwrap(),
-            "app\\x1b 7 runs an async runtime (tokio); waits between its tasks are not threads'"
+            runtimes.describe(),
+            ["app\\x1b 7 runs tokio, an async runtime: its tasks' waits are not shown"]
         );
         runtimes.add(9, &"py".into(), "asyncio");
         assert_eq!(
-            runtimes.describe().unwrap(),
-            "app\\x1b 7 and 1 other process run async runtimes (asyncio, tokio); waits between their tasks are not threads'"
+            runtimes.describe(),
+            [
+                "app\\x1b 7 and 1 other run async runtimes (asyncio, tokio):",
+                "  their tasks' waits are not shown"
+            ]
         );
         assert_eq!(runtimes.to_json()[1]["runtime"], "asyncio");
     }
