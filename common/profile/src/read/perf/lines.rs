@@ -42,14 +42,17 @@ fn timed(line: &str) -> Option<Event<'_>> {
     let after = after.trim_start();
     let (number, rest) = after.split_once(char::is_whitespace).unwrap_or((after, ""));
     let (period, rest) = match decimal(number) {
-        Some(period) => (Some(period), rest.trim_start()),
+        Some(period) => (Some(period), rest),
         None => (None, after),
     };
+    let is_frame = is_only_frame(rest);
+    let rest = rest.trim_start();
     let (word, behind) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let (period, name, rest) = match word.strip_suffix(':') {
         Some(name) => (period, name, behind),
         // Printed without the event's name; the only frame may follow, whose address may look like a period.
         None if rest.is_empty() => (period, "", ""),
+        None if period.is_some() && is_frame => (period, "", rest),
         None if stack_line(after.as_bytes()).is_some() => (None, "", after),
         None => return None,
     };
@@ -62,6 +65,20 @@ fn timed(line: &str) -> Option<Event<'_>> {
         name,
         rest: rest.trim(),
     })
+}
+
+/// Columns of an address, in which it stands on the right.
+const ADDRESS_COLUMNS: usize = 16;
+
+/// Looks whether a frame follows a period. A function's name, which follows an address, does not begin with a digit; one of
+/// hexadecimal letters alone is a name where it does not stand in the columns of an address.
+fn is_only_frame(rest: &str) -> bool {
+    let frame = rest.trim_start();
+    let word = frame.split(char::is_whitespace).next().unwrap_or_default();
+    // A blank before them was taken away.
+    let columns = rest.len() - frame.len() + word.len() + 1;
+    let is_address = word.starts_with(|c: char| c.is_ascii_digit()) || columns >= ADDRESS_COLUMNS;
+    is_address && stack_line(frame.as_bytes()).is_some()
 }
 
 /// Longest name and numbers of a thread: a file of another kind may have lines without end.
@@ -326,6 +343,29 @@ mod tests {
         }
         for line in ["sh 13 ", "a;b 12/13", "sh 13 1.5: what happened"] {
             assert_eq!(header(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_number_before_an_address_is_a_period() {
+        let both = Some(250_000);
+        for (after, period, rest) in [
+            ("    250000           401136 f (/a)", both, "401136 f (/a)"),
+            ("250000 401136 f (/a)", both, "401136 f (/a)"),
+            ("    250000              bad f (/a)", both, "bad f (/a)"),
+            ("250000 ffffffff8134d5ed f", both, "ffffffff8134d5ed f"),
+            // The function is called so.
+            ("          250000 bad f (/a)", None, "250000 bad f (/a)"),
+            ("          250000 f (/a)", None, "250000 f (/a)"),
+            (
+                "          250000 [unknown] (/a)",
+                None,
+                "250000 [unknown] (/a)",
+            ),
+        ] {
+            let line = format!("sh 12/13 1.5: {after}");
+            let event = header(&line).unwrap_or_else(|| panic!("{line}"));
+            assert_eq!((event.period, event.rest), (period, rest), "{line}");
         }
     }
 }
