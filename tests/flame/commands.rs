@@ -37,10 +37,12 @@ fn a_profile_without_stacks_is_said_to_be_one() {
 fn answers_name_commands_that_a_shell_runs() {
     let files = Files::new();
     let odd = files.file("it's.folded", "a;operator()(int) 60\na;f 40\n");
-    let run = |line: &str| {
-        let shell = Command::new("sh").arg("-c").arg(line).output();
-        Run::of(shell.expect("a shell")).ok()
+    let shell = |line: &str| {
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(line).current_dir(files.dir());
+        Run::of(shell.output().expect("a shell"))
     };
+    let run = |line: &str| shell(line).ok();
     let next = |text: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix("next: "));
         line.unwrap_or_else(|| panic!("{text}")).to_owned()
@@ -64,6 +66,33 @@ fn answers_name_commands_that_a_shell_runs() {
         ["\nnext: ", " -o change.html   # all of it as a picture\n"],
     );
     assert_has(&run(&next(&changed)), ["3,000  75.0%  g\n"]);
+    let file = files.file("stacks.folded", "it's;f;g 6\napp;f 4\n");
+    for (by, part, answer) in [
+        (
+            "comm",
+            " 'comm=it'\\''s' -o part.html   # its stacks",
+            "kept 6",
+        ),
+        ("reason", " --tag 'reason=\\[no reason\\]'", "kept 10"),
+        ("thread", " filter ", "kept 6"),
+        ("line", " peek ", "g\n"),
+        ("module", " peek ", "g\n"),
+    ] {
+        let shown = flame(format!("top {file} --by {by}"), "").ok();
+        let line = next(&shown);
+        assert_has(&line, [part]);
+        let shown = shell(&line);
+        let all = format!("{}{}", shown.stdout, shown.stderr);
+        assert!(all.contains(answer), "{line}\n{all}");
+    }
+    let events = "app 12/13 1.5: cpu-clock: \n\t 10 f (/a)\n\n".repeat(3)
+        + "app 12/14 1.5: cpu-clock: \n\t 10 f (/a)\n\n";
+    let threads = files.file("threads.perf.txt", events);
+    let shown = flame(format!("top {threads} --by thread"), "").ok();
+    let line = next(&shown);
+    assert_has(&line, [" --tag comm=app --tag tid=13 -o part.html   #"]);
+    let kept = shell(&line).stderr;
+    assert_has(&kept, ["flame filter: kept 3 of 4, "]);
     // A pipe cannot be read again.
     let piped = flame("top -", "a;f 1\n").ok();
     assert!(!piped.contains("next: "), "{piped}");

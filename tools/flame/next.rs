@@ -57,6 +57,19 @@ pub(crate) fn peek(file: &Path, input: &Input, function: &str) -> Option<String>
     line("peek", &[file], input, &[&pattern], answers)
 }
 
+/// The same for a picture of samples with labels of these values.
+pub(crate) fn part(file: &Path, input: &Input, tags: &[(&str, &str)]) -> Option<String> {
+    let tags = tags.iter();
+    let tags = tags.map(|(label, value)| format!("{label}={}", regex::escape(value)));
+    let mut words = Vec::new();
+    for tag in tags {
+        words.extend(["--tag".to_owned(), tag]);
+    }
+    words.extend(["-o", "part.html"].map(str::to_owned));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    line("filter", &[file], input, &words, "its stacks as a picture")
+}
+
 /// The same for a picture of all that changed.
 pub(crate) fn picture(files: [&Path; 2], input: &Input, how: Option<&str>) -> Option<String> {
     let answers = "all of it as a picture";

@@ -1,7 +1,8 @@
 //! flame top.
 
 use anyhow::Result;
-use profile::ask::top::{By, TableOptions, first, write};
+use profile::ask::top::{By, TableOptions, first, first_in, write};
+use profile::recording::Recording;
 
 use crate::input::One;
 use crate::{next, output, terminal};
@@ -52,13 +53,33 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         style: terminal::style(),
         by_total: args.cumulative,
     };
-    let next = match by {
-        By::Function => first(&recording, by, args.cumulative)
-            .and_then(|function| next::peek(&args.one.path, &args.one.input, &function)),
-        _ => None,
-    };
+    let next = next(args, &recording, by);
     output::write(None, |mut out| {
         write(&recording, by, &options, &mut out)?;
         next.iter().try_for_each(|line| writeln!(out, "\n{line}"))
     })
+}
+
+/// Callers and callees of the first function, line or module; else a picture of what is first.
+fn next(args: &Args, recording: &Recording, by: &By) -> Option<String> {
+    let (path, input) = (&args.one.path, &args.one.input);
+    let found = first(recording, by, args.cumulative)?;
+    let name = &*found.name;
+    match by {
+        By::Function => next::peek(path, input, name),
+        // The function that the line is in; one without a line has its own name.
+        By::Line if found.place.is_empty() => next::peek(path, input, name),
+        By::Line => next::peek(path, input, &found.place),
+        By::Module => {
+            let function = first_in(recording, &found, args.cumulative)?;
+            next::peek(path, input, &function.name)
+        }
+        By::Comm => next::part(path, input, &[("comm", name)]),
+        By::Thread => {
+            let tid = found.place.rsplit(' ').next().filter(|tid| *tid != "0");
+            let tags: Vec<_> = tid.map(|tid| ("tid", tid)).into_iter().collect();
+            next::part(path, input, &[&[("comm", name)], &*tags].concat())
+        }
+        By::Label(label) => next::part(path, input, &[(label, name)]),
+    }
 }

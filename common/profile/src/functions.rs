@@ -1,6 +1,6 @@
 //! Functions by self and total share, with what chance may have added.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
 use crate::ask::top::{By, Entry, count, table};
@@ -11,18 +11,17 @@ use crate::recording::Recording;
 use crate::shares::Shares;
 use crate::statistics::{is_enough, widest_margin};
 use crate::style::Style;
-use crate::text::{columns, cut, cut_to_fit, percent};
+use crate::text::{columns, cut, percent, say_of};
 use crate::units;
 
 /// Rows for functions of the program that have nothing themselves, where others have less than a hundredth.
 const CALLERS: usize = 5;
 const LARGE: f64 = 0.01;
-/// Columns of a name below which it tells nothing.
-const LEAST_OF_A_NAME: usize = 24;
 
 /// Writes which function has the most, of what; then the functions with the largest self share, and those of the program with the
 /// largest total, then what is left out. `width`: columns of the terminal; `is_sampled`: values come from sampling, and shares
-/// have a 95 % interval; else they are exact and shown themselves. `before`: what is said in the same sentence, before the answer.
+/// have a 95 % interval; else they are exact and shown themselves. `what`: values in the plural; `before`: said in the same sentence,
+/// before the answer.
 ///
 /// # Errors
 ///
@@ -32,6 +31,7 @@ pub fn write(
     rows: usize,
     width: usize,
     is_sampled: bool,
+    what: &str,
     before: Option<&str>,
     out: &mut impl Write,
 ) -> io::Result<()> {
@@ -44,20 +44,8 @@ pub fn write(
         samples: found.count,
     };
     if let Some(first) = found.entries.first() {
-        let what = profile.values.first().map_or("", |value| value.name);
-        let said = shares.said(first.own, first.own_count, what);
-        let (before, rest) = match before {
-            Some(before) => (format!("{before}, most in "), format!(": {said}")),
-            None => (String::new(), format!(" has the most: {said}")),
-        };
-        let room = width.saturating_sub(columns(&before));
-        let name = terminal(&first.name);
-        if room.saturating_sub(columns(&rest)) < columns(&name).min(LEAST_OF_A_NAME) {
-            // A fragment of a name answers nothing.
-            writeln!(out, "{before}{}", cut(&name, room))?;
-            writeln!(out, "  {}", rest.trim_start_matches(": "))?;
-        } else {
-            writeln!(out, "{before}{}", cut_to_fit(&name, &rest, room))?;
+        for line in answer(profile, first, &shares, (what, before), width) {
+            writeln!(out, "{line}")?;
         }
     }
     if is_sampled && !is_enough(found.count) {
@@ -90,6 +78,59 @@ pub fn write(
     Ok(())
 }
 
+/// The function with most in a sentence; of an event that happens in one place, its caller.
+fn answer(
+    profile: &Profile,
+    first: &Entry,
+    shares: &Shares<'_>,
+    (what, before): (&str, Option<&str>),
+    width: usize,
+) -> Vec<String> {
+    let caller = caller(profile).filter(|_| before.is_none() && first.own == shares.value);
+    let is_caller = caller.is_some();
+    let first = caller.as_ref().unwrap_or(first);
+    let said = shares.said(first.own, first.own_count, what);
+    let name = terminal(&first.name);
+    match before {
+        Some(before) => most_in(before, &name, &said, width),
+        None if is_caller => say_of("most from ", &name, &format!(": {said}"), width),
+        None => say_of("", &name, &format!(" has the most: {said}"), width),
+    }
+}
+
+/// Words that go before, and the function with most; in a line of its own where it would be cut.
+fn most_in(before: &str, name: &str, said: &str, width: usize) -> Vec<String> {
+    let rest = format!(": {said}");
+    let both = format!("{before}, most in ");
+    if columns(&both) + columns(name) + columns(&rest) <= width {
+        return vec![format!("{both}{name}{rest}")];
+    }
+    let mut lines = vec![format!("{before};")];
+    lines.extend(say_of("  most in ", name, &rest, width));
+    lines
+}
+
+/// The program's function that leads to most of an event which happens in one place of the kernel or of a library.
+fn caller(profile: &Profile) -> Option<Entry> {
+    let mut callers: HashMap<&str, (u64, u64)> = HashMap::new();
+    for sample in &profile.samples {
+        let own = sample.user.iter().rev().find(|frame| is_own(frame));
+        let Some(own) = own else { continue };
+        let (value, samples) = callers.entry(&own.name).or_default();
+        *value = value.saturating_add(sample.total());
+        *samples = samples.saturating_add(sample.count);
+    }
+    let most = callers
+        .into_iter()
+        .max_by_key(|(name, sums)| (*sums, *name));
+    most.map(|(name, (own, own_count))| Entry {
+        name: name.to_owned(),
+        own,
+        own_count,
+        ..Entry::default()
+    })
+}
+
 /// Names of the program's own functions; what is between them, and how threads start, has no time of its own to tell.
 fn own_functions(profile: &Profile) -> HashSet<&str> {
     let frames = profile.samples.iter().flat_map(|sample| sample.user.iter());
@@ -119,4 +160,73 @@ fn name(entry: &Entry, room: usize) -> String {
     let module = cut(&terminal(&entry.place), room / 2);
     let name = cut(&name, room.saturating_sub(columns(&module) + 2));
     format!("{name}  {module}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{Frame, FrameKind};
+    use crate::model::{Sample, Task, ValueType};
+
+    fn sample(program: [&str; 2], count: u64) -> Sample {
+        let frame = |name: &str, kind| Frame {
+            name: name.into(),
+            kind,
+            inlined: false,
+            module: None,
+            address: 1,
+            line: None,
+        };
+        Sample {
+            task: Task {
+                comm: "app".into(),
+                tgid: 1,
+                tid: 1,
+            },
+            reason: None,
+            user: program.map(|name| frame(name, FrameKind::User)).into(),
+            user_end: None,
+            kernel: [frame("perf_syscall_enter", FrameKind::Kernel)].into(),
+            waker: None,
+            idle: false,
+            count,
+            values: vec![count],
+        }
+    }
+
+    /// The first line for an event.
+    fn said(samples: Vec<Sample>) -> String {
+        let profile = Profile {
+            values: vec![ValueType {
+                name: "events",
+                unit: "count",
+            }],
+            samples,
+            ..Profile::default()
+        };
+        let mut out = Vec::new();
+        write(&profile, 9, 80, true, "calls of read", None, &mut out).expect("a vector");
+        let text = String::from_utf8(out).expect("text");
+        text.lines().next().expect("a line").to_owned()
+    }
+
+    #[test]
+    fn events_of_one_place_are_their_callers() {
+        let samples = vec![
+            sample(["main", "load"], 60),
+            sample(["main", "save"], 30),
+            sample(["main", "load"], 10),
+        ];
+        assert_eq!(
+            said(samples.clone()),
+            "most from load: 70.0% of 100 calls of read"
+        );
+        let mut other = sample(["main", "save"], 400);
+        other.kernel = [].into();
+        let samples = [samples, vec![other]].concat();
+        assert_eq!(
+            said(samples),
+            "save has the most: 80.0% of 500 calls of read"
+        );
+    }
 }

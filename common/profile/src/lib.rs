@@ -9,6 +9,7 @@ pub mod compare;
 pub mod draw;
 pub mod ends;
 pub mod escape;
+pub mod events;
 pub mod folded;
 pub mod frame;
 pub mod functions;

@@ -1,6 +1,7 @@
 //! Values with their shares of all, in two columns of a table.
 
 use crate::escape::terminal;
+use crate::events;
 use crate::statistics::share;
 use crate::table::Column;
 use crate::text::{cut, percent};
@@ -51,7 +52,10 @@ impl Shares<'_> {
                 format!("{share} of {}", units::counted(self.value, of))
             }
             "bytes" | "count" | "" => format!("{share} of {whole}"),
-            unit => format!("{share} of {whole} {}", cut(&terminal(unit), 32)),
+            unit => match events::sum(unit) {
+                Some(sum) => format!("{share} of {whole}, {sum}"),
+                None => format!("{share} of {whole} {}", cut(&terminal(unit), 32)),
+            },
         }
     }
 }

@@ -69,6 +69,31 @@ pub fn cut_to_fit(name: &str, rest: &str, width: usize) -> String {
     format!("{}{rest}", cut(name, room))
 }
 
+/// Columns of a name below which it tells nothing.
+const LEAST_OF_A_NAME: usize = 24;
+
+/// A name and what is said of it in a line, behind words that go before; in more lines where only a fragment of the name would stay.
+pub(crate) fn say_of(before: &str, name: &str, rest: &str, width: usize) -> Vec<String> {
+    let room = width.saturating_sub(columns(before));
+    if room.saturating_sub(columns(rest)) >= columns(name).min(LEAST_OF_A_NAME) {
+        return vec![format!("{before}{}", cut_to_fit(name, rest, room))];
+    }
+    let (colon, rest) = match rest.strip_prefix(':') {
+        Some(rest) => (":", rest.trim_start()),
+        None => ("", rest.trim_start()),
+    };
+    let (first, more) = rest.split_once(", ").unwrap_or((rest, ""));
+    let mut parts = vec![format!("  {first}")];
+    if !more.is_empty() {
+        parts[0] += ",";
+        parts.push(more.to_owned());
+    }
+    let name = cut(name, room.saturating_sub(colon.len()));
+    let mut lines = vec![format!("{before}{name}{colon}")];
+    lines.extend(sentence(&parts, "", width));
+    lines
+}
+
 /// The same from the front, for paths.
 pub fn cut_start(path: &str, width: usize) -> String {
     let reversed = |text: &str| text.chars().rev().collect::<String>();

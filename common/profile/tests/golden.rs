@@ -101,7 +101,7 @@ fn json_objects() {
 fn function_tables() {
     let write = |name: &str, profile: &Profile, rows, is_sampled| {
         check(name, |out| {
-            functions::write(profile, rows, 80, is_sampled, None, out).unwrap();
+            functions::write(profile, rows, 80, is_sampled, "samples", None, out).unwrap();
         });
     };
     write("samples.functions", &fixtures::samples(), 4, true);
@@ -158,7 +158,7 @@ fn nothing_measured_is_no_error() {
     let mut out = Vec::new();
     folded::write(&profile, &us(), &mut out).unwrap();
     assert!(out.is_empty());
-    functions::write(&profile, 10, 80, false, None, &mut out).unwrap();
+    functions::write(&profile, 10, 80, false, "", None, &mut out).unwrap();
     reasons::write(&profile, &mut out).unwrap();
 }
 

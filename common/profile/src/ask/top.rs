@@ -4,13 +4,18 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use crate::escape::terminal;
+use crate::events;
 use crate::recording::{FrameKey, Map, NameId, Recording, Row};
 use crate::shares::Shares;
 use crate::statistics::{is_enough, widest_margin};
 use crate::style::Style;
 use crate::table::{Column, Table};
-use crate::text::{columns, cut, cut_start, cut_to_fit, percent};
+use crate::text::{columns, cut, cut_start, percent, say_of};
 use crate::units;
+
+/// Samples without a frame, and frames of no module, by what is counted.
+const NO_STACK: &str = "[no stack]";
+const NO_MODULE: &str = "[no module known]";
 
 /// What is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,7 +149,7 @@ impl<'a> Groups<'a> {
                 format!("{}:{}", text(frame.file), frame.line),
                 text(frame.name).to_owned(),
             ),
-            By::Module if module.is_empty() => ("[no module known]".into(), String::new()),
+            By::Module if module.is_empty() => (NO_MODULE.into(), String::new()),
             By::Module => (module.to_owned(), String::new()),
             _ => (text(frame.name).to_owned(), base),
         }
@@ -172,7 +177,7 @@ impl<'a> Groups<'a> {
             is_leaf = false;
         }
         if is_leaf {
-            let entry = self.entry("[no stack]".into(), String::new());
+            let entry = self.entry(NO_STACK.into(), String::new());
             self.count(entry, true, row.count, weight);
         }
     }
@@ -255,10 +260,19 @@ fn ordered(recording: &Recording, by: &By, by_total: bool) -> Top {
     found
 }
 
-/// Name of what has the most.
-pub fn first(recording: &Recording, by: &By, by_total: bool) -> Option<String> {
-    let found = ordered(recording, by, by_total);
-    found.entries.into_iter().next().map(|entry| entry.name)
+/// What has the most, of all that was on a stack.
+pub fn first(recording: &Recording, by: &By, by_total: bool) -> Option<Entry> {
+    let entries = ordered(recording, by, by_total).entries;
+    entries.into_iter().find(|entry| entry.name != NO_STACK)
+}
+
+/// The function that has the most, of those in the module of an entry.
+pub fn first_in(recording: &Recording, module: &Entry, by_total: bool) -> Option<Entry> {
+    let file = module.name.rsplit('/').next().unwrap_or_default();
+    let file = if file == NO_MODULE { "" } else { file };
+    let entries = ordered(recording, &By::Function, by_total).entries;
+    let is_there = |entry: &Entry| entry.name != NO_STACK && entry.place == file;
+    entries.into_iter().find(is_there)
 }
 
 /// Writes what has the most, then a table. Samples have shares with 95 % intervals; times and bytes are exact, and shown themselves.
@@ -282,8 +296,15 @@ pub fn write(
     let Some(first) = found.entries.first() else {
         return writeln!(out, "Nothing is in it.");
     };
-    let answer = answer(first, by, options, &shares);
-    writeln!(out, "{answer}")?;
+    let header = &recording.header;
+    let are_events = header
+        .values
+        .first()
+        .is_some_and(|value| value.name == "events");
+    let of = events::values(if are_events { "events" } else { "samples" }, &header.event);
+    for line in answer(first, by, options, &shares, &of) {
+        writeln!(out, "{line}")?;
+    }
     if shares.is_sampled && found.count > 0 && !is_enough(found.count) {
         let margin = 100.0 * widest_margin(found.count);
         let samples = units::counted(found.count, "samples");
@@ -308,23 +329,23 @@ pub fn write(
     Ok(())
 }
 
-/// The first entry in a sentence.
-fn answer(first: &Entry, by: &By, options: &TableOptions, shares: &Shares<'_>) -> String {
+/// The first entry in a sentence; `of`: what is counted, in the plural.
+fn answer(
+    first: &Entry,
+    by: &By,
+    options: &TableOptions,
+    shares: &Shares<'_>,
+    of: &str,
+) -> Vec<String> {
+    let own = shares.said(first.own, first.own_count, of);
+    let total = shares.said(first.total, first.total_count, of);
     let (said, how) = match by {
-        By::Comm | By::Thread | By::Label(_) => {
-            (shares.said(first.own, first.own_count, "samples"), "")
-        }
-        _ if options.by_total => (
-            shares.said(first.total, first.total_count, "samples"),
-            " with what it calls",
-        ),
-        _ => (
-            shares.said(first.own, first.own_count, "samples"),
-            " by itself",
-        ),
+        By::Comm | By::Thread | By::Label(_) => (own, ""),
+        _ if options.by_total => (total, " with what it calls"),
+        _ => (own, " by itself"),
     };
     let rest = format!(" has the most{how}: {said}");
-    cut_to_fit(&terminal(&first.name), &rest, options.width)
+    say_of("", &terminal(&first.name), &rest, options.width)
 }
 
 /// A table whose last column is what `fit` makes of an entry and the columns of the terminal that are left for it.

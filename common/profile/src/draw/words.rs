@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::escape;
+use crate::events;
 use crate::recording::Recording;
 use crate::text;
 use crate::units;
@@ -41,7 +42,10 @@ pub fn amount(recording: &Recording, total: u64) -> String {
         "ns" | "bytes" => amount,
         "count" => units::counted(total, &plural(recording)),
         "" => format!("{amount} in all"),
-        unit => format!("{amount} ({unit})"),
+        unit => match events::sum(unit) {
+            Some(sum) => format!("{amount}, {sum}"),
+            None => format!("{amount} ({unit})"),
+        },
     };
     let threads: BTreeSet<(u32, u32)> = recording
         .rows()
@@ -72,15 +76,12 @@ pub fn amount(recording: &Recording, total: u64) -> String {
 }
 
 fn plural(recording: &Recording) -> String {
-    let name = recording
-        .header
-        .values
-        .first()
-        .map_or("", |value| &*value.name);
+    let header = &recording.header;
+    let name = header.values.first().map_or("", |value| &*value.name);
     if name.is_empty() || name.len() > 40 {
         "samples".into()
     } else {
-        name.to_owned()
+        events::values(name, &header.event).into_owned()
     }
 }
 
