@@ -207,6 +207,15 @@ impl Event {
         }
     }
 
+    /// As it is asked for.
+    pub(crate) fn full_name(&self) -> String {
+        match self {
+            Self::Counter { name, .. } => name.clone(),
+            Self::Tracepoint { category, name } => format!("tracepoint:{category}:{name}"),
+            Self::Uprobe { path, symbol } => format!("uprobe:{path}:{symbol}"),
+        }
+    }
+
     /// Whether it can be sampled so many times a second. The kernel's other software events come one by one, and
     /// tracepoints and uprobes are counted here.
     pub(crate) fn has_frequency(&self) -> bool {

@@ -92,15 +92,14 @@ pub struct Estimates {
 impl Estimates {
     /// The line below a report. `what`: the values, in the plural; `is_weighed`: they are weights.
     pub(crate) fn describe(&self, what: &str, is_weighed: bool) -> String {
-        let of = if is_weighed {
-            self.weight
-        } else {
-            self.samples
+        let (all, of) = match is_weighed {
+            true => ("", self.weight),
+            false => ("all ", self.samples),
         };
         let looked = 100.0 * self.looked;
         let parts = [
             format!("estimated, looking {looked:.1}% of the time:"),
-            format!("all {} {}", cut(what, WIDTH / 2), of.describe()),
+            format!("{all}{} {}", cut(what, WIDTH / 2), of.describe()),
         ];
         sentence(&parts, "", WIDTH).join("\n")
     }

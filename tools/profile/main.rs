@@ -7,6 +7,7 @@ pub use args::Args;
 pub use engine::Profiling;
 pub use harvest::{Estimates, Harvest, Row, Totals};
 
+mod answer;
 mod args;
 mod attach;
 mod busy;

@@ -1,26 +1,25 @@
 //! What profile says: a profile out of plain rows, in each format.
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 use budget::cost::Cost;
 use host::clock::Edges;
-use host::perf::online_cpus;
-use profile::escape::terminal;
+use host::task::comm_of;
 use profile::folded::{self, FoldedOptions, Idle};
 use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
+use profile::text::{WIDTH, sentence};
 use profile::write::{Format as FileFormat, Meta, write_moments};
 use profile::{ends, functions, json, units};
 use serde_json::{Map, Value, json};
 use session::closing::{self, Closing};
-use session::next::{self, Step};
 use session::options::terminal_width;
 use session::output::Format;
 use session::program;
 use stacks::StackTable;
 
+use crate::profile::answer;
 use crate::profile::args::{Args, Rate};
 use crate::profile::harvest::{Harvest, Row, Totals};
 use crate::profile::moments::Moments;
@@ -94,7 +93,7 @@ fn meta(
         .extend(ends::describe(profile).map(|ends| ends.to_string()));
     meta.event = args.event.short_name();
     meta.build_ids = stacks.build_ids();
-    meta.period_ns = period_ns(args).unwrap_or(0);
+    meta.period_ns = answer::period_ns(args).unwrap_or(0);
     meta
 }
 
@@ -145,15 +144,18 @@ fn write_human(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let all: u64 = profile.samples.iter().map(Sample::total).sum();
-    let what = match args.weight {
-        Some(_) => terminal(profile.unit()),
-        None => profile.values[0].name.into(),
-    };
+    let what = answer::values(args, profile);
     if all == 0 {
-        writeln!(out, "No {what}.")?;
+        match args.weight {
+            Some(_) => writeln!(out, "Nothing: {what} is 0.")?,
+            None => writeln!(out, "No {what}.")?,
+        }
+        if let Some(line) = answer::next(args, profile) {
+            writeln!(out, "\n{line}")?;
+        }
         return write_sureness(args, harvest, &what, out);
     }
-    let before = busy(args, harvest, all);
+    let before = answer::busy(args, harvest, profile, comm_of);
     // A weight is a sum of what the program chose, and an estimate counts samples several times: those are not independent.
     let sampled = args.weight.is_none() && harvest.estimates.is_none();
     functions::write(
@@ -161,18 +163,28 @@ fn write_human(
         TOP_FUNCTIONS,
         terminal_width(),
         sampled,
+        &what,
         before.as_deref(),
         out,
     )?;
-    let all = units::count(all);
     let order = if args.common.verbose {
         ", leaf first"
     } else {
         ""
     };
-    match args.weight {
-        Some(_) => writeln!(out, "\nHeaviest stacks by {what}, {all} in all{order}:")?,
-        None => writeln!(out, "\nHeaviest stacks of {all} {what}{order}:")?,
+    let heading = match args.weight {
+        Some(_) => vec![
+            format!("Heaviest stacks by {what},"),
+            format!("{} in all{order}:", units::count(all)),
+        ],
+        None => vec![format!(
+            "Heaviest stacks of {}{order}:",
+            units::counted(all, &what)
+        )],
+    };
+    writeln!(out)?;
+    for line in sentence(&heading, "", WIDTH) {
+        writeln!(out, "{line}")?;
     }
     let options = ListOptions {
         top: TOP_STACKS,
@@ -183,42 +195,10 @@ fn write_human(
         color: args.common.uses_color(),
     };
     listing::write(profile, &options, out)?;
-    if let Some(line) = next(args, profile) {
+    if let Some(line) = answer::next(args, profile) {
         writeln!(out, "\n{line}")?;
     }
     write_sureness(args, harvest, &what, out)
-}
-
-/// CPU time that a sample stands for; `None`: it is no clock's.
-fn period_ns(args: &Args) -> Option<u64> {
-    let is_time = args.event.is_clock() && args.weight.is_none();
-    is_time.then(|| match args.rate() {
-        Rate::Every(period_ns) => period_ns,
-        Rate::Hertz(hertz) => 1_000_000_000 / hertz.max(1),
-    })
-}
-
-/// CPUs in use, by the samples of a clock.
-fn busy(args: &Args, harvest: &Harvest, samples: u64) -> Option<String> {
-    let period_ns = period_ns(args).filter(|_| !args.include_idle)?;
-    let window_ns = harvest.window.ns().max(1);
-    let cpus = samples as f64 * period_ns as f64 / window_ns as f64;
-    let watched = args.cpu.map_or_else(|| online_cpus().len(), |_| 1);
-    Some(format!("{cpus:.2} of {watched} CPUs"))
-}
-
-/// Command for a picture of the process that has most.
-fn next(args: &Args, profile: &Profile) -> Option<String> {
-    let mut by_process: HashMap<u32, u64> = HashMap::new();
-    for sample in &profile.samples {
-        *by_process.entry(sample.task.tgid).or_default() += sample.total();
-    }
-    let (pid, _) = by_process
-        .into_iter()
-        .filter(|(pid, _)| next::is_there(*pid))
-        .max_by_key(|(pid, value)| (*value, *pid))?;
-    let is_plain = args.stacks.output.is_empty() && period_ns(args).is_some();
-    is_plain.then(|| Step::CpuPicture.line(&format!("-p {pid}")))
 }
 
 fn write_sureness(

@@ -128,7 +128,10 @@ fn culprit_name(tid: u32, culprit: &culprit) -> Arc<str> {
         _ if tid == 0 => "[earlier]".into(),
         // A row of its own in the end.
         _ if tid == QUOTA_TID => "".into(),
-        unknown if unknown.is_empty() => comm_of(tid).unwrap_or_else(|| "[exited]".into()),
+        // A thread may have ended without its process.
+        unknown if unknown.is_empty() => comm_of(tid)
+            .or_else(|| comm_of(culprit.tgid))
+            .unwrap_or_else(|| "[exited]".into()),
         comm => comm,
     }
 }

@@ -1,0 +1,212 @@
+//! The answer that a report begins with, and the command that it ends with.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use host::perf::online_cpus;
+use profile::model::Profile;
+use profile::text::{comm, round_percent};
+use profile::{events, units};
+use session::next::{self, Step, is_plain};
+
+use crate::profile::args::{Args, Rate};
+use crate::profile::harvest::Harvest;
+
+/// Values in the plural, or in words that only whoever chose a weight can read.
+pub(crate) fn values(args: &Args, profile: &Profile) -> String {
+    let name = profile.values[0].name;
+    match events::sum(profile.unit()) {
+        Some(sum) if args.weight.is_some() => sum,
+        _ if name == "events" => events::plural(&args.event.short_name()),
+        _ if !args.event.is_clock() => format!("{name} of {}", args.event.short_name()),
+        _ => name.into(),
+    }
+}
+
+/// CPU time that a sample stands for; `None`: it is no clock's.
+pub(crate) fn period_ns(args: &Args) -> Option<u64> {
+    let is_time = args.event.is_clock() && args.weight.is_none();
+    is_time.then(|| match args.rate() {
+        Rate::Every(period_ns) => period_ns,
+        Rate::Hertz(hertz) => 1_000_000_000 / hertz.max(1),
+    })
+}
+
+/// CPUs in use, by the samples of a clock, and whose they are most, of several processes.
+pub(crate) fn busy(
+    args: &Args,
+    harvest: &Harvest,
+    profile: &Profile,
+    name_of: fn(u32) -> Option<Arc<str>>,
+) -> Option<String> {
+    let period_ns = period_ns(args).filter(|_| !args.include_idle)?;
+    let window_ns = harvest.window.ns().max(1);
+    let processes = Processes::of(profile);
+    let cpus = processes.all as f64 * period_ns as f64 / window_ns as f64;
+    let watched = args.cpu.map_or_else(|| online_cpus().len(), |_| 1);
+    let watched = units::counted(watched as u64, "CPUs");
+    let busy = format!("{cpus:.2} of {watched}");
+    Some(match processes.first(|_| true) {
+        Some((pid, first)) if pid != 0 && processes.by_pid.len() > 1 => {
+            let share = round_percent(first.value, processes.all);
+            let name = name_of(pid).unwrap_or_else(|| first.name.into());
+            format!("{busy}, {share} by {} {pid}", comm(&name))
+        }
+        _ => busy,
+    })
+}
+
+/// Values of processes.
+struct Processes<'a> {
+    by_pid: HashMap<u32, Process<'a>>,
+    all: u64,
+}
+
+#[derive(Default)]
+struct Process<'a> {
+    value: u64,
+    /// Of its first thread, if that was seen; else of another one.
+    name: &'a str,
+}
+
+impl<'a> Processes<'a> {
+    fn of(profile: &'a Profile) -> Self {
+        let mut all = 0_u64;
+        let mut by_pid: HashMap<u32, Process<'a>> = HashMap::new();
+        for sample in &profile.samples {
+            let task = &sample.task;
+            let process = by_pid.entry(task.tgid).or_default();
+            process.value = process.value.saturating_add(sample.total());
+            if process.name.is_empty() || task.tid == task.tgid {
+                process.name = &task.comm;
+            }
+            all = all.saturating_add(sample.total());
+        }
+        Self { by_pid, all }
+    }
+
+    /// The one with most, of those that are looked for.
+    fn first(&self, is_one: impl Fn(u32) -> bool) -> Option<(u32, &Process<'a>)> {
+        let processes = self.by_pid.iter().map(|(pid, process)| (*pid, process));
+        let processes = processes.filter(|(pid, _)| is_one(*pid));
+        processes.max_by_key(|(pid, process)| (process.value, *pid))
+    }
+}
+
+/// Command for a picture of the process that has most; of those that were asked for and have nothing, for what they do instead.
+pub(crate) fn next(args: &Args, profile: &Profile) -> Option<String> {
+    if profile.samples.is_empty() {
+        let step = match period_ns(args) {
+            Some(_) => Step::Waits,
+            None => Step::CpuTime,
+        };
+        return Some(step.line(&args.targets.to_options(next::is_there)));
+    }
+    let (pid, _) = Processes::of(profile).first(next::is_there)?;
+    if !args.stacks.output.is_empty() {
+        return None;
+    }
+    if period_ns(args).is_some() {
+        return Some(Step::CpuPicture.line(&format!("-p {pid}")));
+    }
+    let event = args.event.full_name();
+    // It may have a path in it. A weight is for whoever chose it.
+    let is_inert = is_plain(&event.replace('/', ".")) && args.weight.is_none();
+    let command = format!("profile -e {event} -p {pid} 10 -o events.html");
+    is_inert.then(|| next::line(&command, "all its stacks as a picture"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use host::clock::Edges;
+    use profile::losses::Losses;
+    use profile::model::{Sample, Task};
+
+    use super::*;
+    use crate::profile::harvest::Totals;
+
+    fn sample(comm: &str, tgid: u32, tid: u32, value: u64) -> Sample {
+        Sample {
+            task: Task {
+                comm: comm.into(),
+                tgid,
+                tid,
+            },
+            reason: None,
+            user: [].into(),
+            user_end: None,
+            kernel: [].into(),
+            waker: None,
+            idle: false,
+            count: value,
+            values: vec![value],
+        }
+    }
+
+    #[test]
+    fn of_several_processes_the_first_one_is_named_by_its_first_thread() {
+        let mut profile = Profile {
+            samples: vec![sample("pool", 7, 8, 60), sample("app", 7, 7, 15)],
+            ..Profile::default()
+        };
+        let args = Args::parse_from(["profile", "-C", "0", "-c", "1000000"]);
+        let harvest = Harvest {
+            rows: Vec::new(),
+            totals: Totals::default(),
+            losses: Losses::default(),
+            window: Edges {
+                start_ns: 0,
+                end_ns: 100_000_000,
+            },
+            expected: None,
+            estimates: None,
+        };
+        let busy = |profile: &Profile| {
+            let nobody_is_there = |_| None;
+            busy(&args, &harvest, profile, nobody_is_there).expect("a clock")
+        };
+        assert_eq!(busy(&profile), "0.75 of 1 CPU");
+        profile.samples.push(sample("other", 9, 9, 25));
+        assert_eq!(busy(&profile), "1.00 of 1 CPU, 75% by app 7");
+    }
+
+    #[test]
+    fn where_nothing_was_seen_other_questions_are_asked() {
+        let nothing = Profile::default();
+        for (line, command) in [
+            ("profile", "offcputime 10 "),
+            ("profile -e page-faults", "profile 10 "),
+        ] {
+            let args = Args::parse_from(line.split_whitespace());
+            let next = next(&args, &nothing).expect("a command");
+            assert!(next.contains(command), "{next}");
+        }
+    }
+
+    #[test]
+    fn pictures_are_of_the_event_that_was_asked_for() {
+        let own = std::process::id();
+        let profile = Profile {
+            samples: vec![sample("app", own, own, 1)],
+            ..Profile::default()
+        };
+        for (options, command) in [
+            ("", "profile -p PID 30 -o cpu.html"),
+            (
+                "-e tracepoint:kmem:kmalloc",
+                "profile -e tracepoint:kmem:kmalloc -p PID 10 -o events.html",
+            ),
+            (
+                "-e uprobe:/usr/lib/a.so:f",
+                "profile -e uprobe:/usr/lib/a.so:f -p PID 10 -o events.html",
+            ),
+        ] {
+            let line = format!("profile {options}");
+            let args = Args::parse_from(line.split_whitespace());
+            let line = next(&args, &profile).expect("a command");
+            let command = command.replace("PID", &own.to_string());
+            assert!(line.contains(&command), "{line}");
+        }
+    }
+}
