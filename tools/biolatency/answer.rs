@@ -8,6 +8,7 @@ use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::text::{WIDTH, comm, cut, round_percent, sentence};
 use profile::units;
+use session::chosen;
 use session::next::{self, Step};
 
 use crate::biolatency::args::{Args, Phase};
@@ -155,7 +156,7 @@ pub(crate) fn next(args: &Args, interval: &Interval) -> String {
     // Its directory may be one of v1, which only block I/O knows.
     let of_whom = match args.targets.cgroup {
         Some(_) => String::new(),
-        None => args.targets.to_options(next::is_there),
+        None => chosen::options(&args.targets, next::is_there),
     };
     if waits_before_device(args, interval) {
         return Step::Phases.line(format!("{of_disk} {of_whom}").trim());

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use profile::escape::terminal;
+use session::chosen;
 use session::next::Step;
 
 use crate::lockstat::args::Args;
@@ -17,7 +18,7 @@ pub(crate) fn next(
     window_ns: u64,
     is_there: fn(u32) -> bool,
 ) -> String {
-    let chosen = args.targets.to_options(is_there);
+    let chosen = chosen::options(&args.targets, is_there);
     let all_ns = |worst: &LockRow| like(rows, worst).map(|row| row.total_ns).sum::<u64>();
     // Less than a hundredth of one thread's time is nobody's trouble.
     let least_ns = window_ns / 100;
@@ -36,7 +37,8 @@ pub(crate) fn next(
         Some(tgid) if waiters.len() == 1 || chosen.is_empty() => format!("-p {tgid}"),
         _ => chosen,
     };
-    if held.is_empty() && row.open > 0 {
+    // A program that is started anew holds nothing yet.
+    if held.is_empty() && row.open > 0 && !target.starts_with("-- ") {
         // A look at this instant knows nothing of System V's semaphores and servers' events.
         let is_known_now =
             row.identity.side == Side::Kernel || row.identity.is_futex() || row.identity.is_files();

@@ -1,6 +1,7 @@
 //! The next question about what threads waited for.
 
 use profile::model::Profile;
+use session::chosen;
 use session::next::{Step, is_plain};
 
 use crate::offcputime::answer::Waits;
@@ -17,13 +18,14 @@ pub(crate) fn next(
     let waits = Waits::of(profile);
     let (reason, ns) = waits.reason().unwrap_or_default();
     if oncpu_ns > ns {
-        let target = args.targets.to_options(is_there);
+        let target = chosen::options(&args.targets, is_there);
         let is_known = !target.is_empty() || args.targets.are_all();
         return is_known.then(|| Step::CpuTime.line(&target));
     }
     let step = match reason {
         "" => return None,
-        "block-io" => return Some(Step::Disks.line("")),
+        "block-io" if args.targets.command.is_empty() => return Some(Step::Disks.line("")),
+        "block-io" => Step::Disks,
         "throttled" => return Some(Step::Groups.line("")),
         "futex" | "lock" => Step::Locks,
         "page-fault" => Step::MajorFaults,
@@ -34,6 +36,9 @@ pub(crate) fn next(
     let pid = waits.process(reason)?;
     if is_there(pid) {
         return Some(step.line(&format!("-p {pid}")));
+    }
+    if !args.targets.command.is_empty() {
+        return Some(step.line(&chosen::options(&args.targets, is_there)));
     }
     // Others of its name may come where a process has ended.
     let comm = waits.name(reason)?;
@@ -66,14 +71,17 @@ mod tests {
     }
 
     fn command(samples: &[Sample], oncpu_ns: u64) -> Option<String> {
+        line(&Args::parse_from(["offcputime"]), samples, oncpu_ns)
+    }
+
+    fn line(args: &Args, samples: &[Sample], oncpu_ns: u64) -> Option<String> {
         let profile = Profile {
             tool: "offcputime",
             values: Vec::new(),
             samples: samples.to_vec(),
             duration_ns: 1,
         };
-        let args = Args::parse_from(["offcputime"]);
-        let line = next(&args, &profile, oncpu_ns, |pid| pid != 0)?;
+        let line = next(args, &profile, oncpu_ns, |pid| pid != 0)?;
         let command = line.strip_prefix("next: ").expect("a command");
         Some(command.split("   #").next().expect("its end").to_owned())
     }
@@ -103,6 +111,14 @@ mod tests {
             command(&ended, 0).as_deref(),
             Some("offcputime --waker --comm a 10")
         );
+        let args = Args::parse_from(["offcputime", "--", "make", "-j4"]);
+        for (reason, command) in [
+            ("futex", "lockstat -- make -j4"),
+            ("block-io", "biolatency -P -- make -j4"),
+        ] {
+            let line = line(&args, &[sample(0, reason, 5, false)], 0);
+            assert_eq!(line.as_deref(), Some(command));
+        }
         // All threads of a process, whatever their names.
         let mut threads = vec![sample(8, "futex", 40, false)];
         for name in ["one", "two"] {

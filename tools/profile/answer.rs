@@ -7,6 +7,7 @@ use host::perf::online_cpus;
 use profile::model::Profile;
 use profile::text::{comm, round_percent};
 use profile::{events, units};
+use session::chosen;
 use session::next::{self, Step, is_plain};
 
 use crate::profile::args::{Args, Rate};
@@ -100,19 +101,26 @@ pub(crate) fn next(args: &Args, profile: &Profile) -> Option<String> {
             Some(_) => Step::Waits,
             None => Step::CpuTime,
         };
-        return Some(step.line(&args.targets.to_options(next::is_there)));
+        return Some(step.line(&chosen::options(&args.targets, next::is_there)));
     }
-    let (pid, _) = Processes::of(profile).first(next::is_there)?;
+    let target = match Processes::of(profile).first(next::is_there) {
+        _ if !args.targets.command.is_empty() => chosen::options(&args.targets, next::is_there),
+        Some((pid, _)) => format!("-p {pid}"),
+        None => return None,
+    };
     if !args.stacks.output.is_empty() {
         return None;
     }
     if period_ns(args).is_some() {
-        return Some(Step::CpuPicture.line(&format!("-p {pid}")));
+        return Some(Step::CpuPicture.line(&target));
     }
     let event = args.event.full_name();
     // It may have a path in it. A weight is for whoever chose it.
     let is_inert = is_plain(&event.replace('/', ".")) && args.weight.is_none();
-    let command = format!("profile -e {event} -p {pid} 10 -o events.html");
+    let command = match target.strip_prefix("-- ") {
+        Some(program) => format!("profile -e {event} -o events.html -- {program}"),
+        None => format!("profile -e {event} {target} 10 -o events.html"),
+    };
     is_inert.then(|| next::line(&command, "all its stacks as a picture"))
 }
 

@@ -4,6 +4,7 @@ use hist::Histogram;
 use profile::escape::terminal;
 use profile::text::{WIDTH, comm, round_percent, sentence};
 use profile::units;
+use session::chosen;
 use session::next::{self, Step};
 
 use crate::runqlat::args::Args;
@@ -79,7 +80,7 @@ pub(crate) fn next(args: &Args, interval: &Interval) -> String {
     if let Some(quota) = quota::at_fault(interval) {
         return quota::next(args, quota);
     }
-    let asked = args.targets.to_options(next::is_there);
+    let asked = chosen::options(&args.targets, next::is_there);
     if quota::is_at_fault(interval) {
         // Its group has no name, and nobody that ran meanwhile is to blame.
         return match asked.is_empty() {

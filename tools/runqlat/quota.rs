@@ -8,6 +8,7 @@ use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::{quota, quota_account};
 use loader::{iterate, maps};
 use profile::units;
+use session::chosen;
 use session::next::{self, Step};
 use session::quotas::{self, Account, Names, UsedUp};
 
@@ -101,7 +102,7 @@ pub(crate) fn write(interval: &Interval, out: &mut impl Write) -> Result<()> {
 
 /// The line of the command that tells what spends it.
 pub(crate) fn next(args: &Args, quota: &UsedUp) -> String {
-    let asked = args.targets.to_options(next::is_there);
+    let asked = chosen::options(&args.targets, next::is_there);
     let asked = Some(asked).filter(|asked| !asked.is_empty());
     let target = quota.target(args.targets.pids.first().copied());
     match target.or(asked) {

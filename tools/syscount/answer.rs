@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use profile::escape::terminal;
 use profile::text::{WIDTH, cut, sentence};
 use profile::units;
+use session::chosen;
 use session::next::{self, Step};
 
 use crate::syscount::args::Args;
@@ -102,7 +103,7 @@ pub(crate) fn next(
     window_ns: u64,
     is_there: fn(u32) -> bool,
 ) -> String {
-    let chosen = args.targets.to_options(is_there);
+    let chosen = chosen::options(&args.targets, is_there);
     if args.only_failures() {
         let error = work.first().and_then(|row| most(row)).map(names::error);
         return match error.filter(|_| args.errno.is_none()) {

@@ -5,6 +5,7 @@
 
 mod asked;
 pub mod cgroups;
+pub mod chosen;
 pub mod closing;
 pub mod collect;
 pub mod command;

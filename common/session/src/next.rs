@@ -122,11 +122,26 @@ impl Step {
         self.parts().1
     }
 
-    /// The command for a target such as `-p 7` or `-d vda`; for an empty one, the whole machine.
+    /// The command for a target such as `-p 7`, `-d vda` or `-- make`; for an empty one, the whole machine. A program that is
+    /// started sets the time itself.
     pub fn command(self, target: &str) -> String {
-        let words = self.parts().0.split(' ');
-        let words = words.map(|word| if word == "TARGET" { target } else { word });
-        let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        let (options, program) = match target.strip_prefix("-- ") {
+            Some(program) => ("", Some(program)),
+            None => match target.split_once(" -- ") {
+                Some((options, program)) => (options, Some(program)),
+                None => (target, None),
+            },
+        };
+        let whole = self.parts().0;
+        let Some((before, after)) = whole.split_once("TARGET") else {
+            return whole.to_owned();
+        };
+        let is_time = |word: &&str| program.is_some() && word.parse::<u32>().is_ok();
+        let after = after.split(' ').filter(|word| !is_time(word));
+        let words = before.split(' ').chain([options]).chain(after);
+        let mut words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        words.extend(program.map(|_| "--"));
+        words.extend(program);
         words.join(" ")
     }
 
@@ -213,11 +228,26 @@ mod tests {
     fn a_step_has_its_target_in_its_place() {
         assert_eq!(Step::Disks.command("-d vda"), "biolatency -d vda -P 5 1");
         assert_eq!(Step::CpuTime.command(""), "profile 10");
+        assert_eq!(
+            Step::Failures.command("EAGAIN -p 7"),
+            "syscount -e EAGAIN -p 7 10 1"
+        );
         let line = Step::LocksNow.line("-p 7");
         assert!(
             line.ends_with("lockstat --now -p 7   # who holds it now"),
             "{line}"
         );
+    }
+
+    #[test]
+    fn a_program_that_is_started_sets_the_time() {
+        for (step, target, command) in [
+            (Step::Shortages, "", "pressure 5 1"),
+            (Step::CpuPicture, "-- a b", "profile -o cpu.html -- a b"),
+            (Step::LockStacks, "-d vda -- a", "lockstat -s 3 -d vda -- a"),
+        ] {
+            assert_eq!(step.command(target), command);
+        }
     }
 
     #[test]
