@@ -221,7 +221,7 @@ fn a_program_with_tasks_is_said_to_have_waits_that_nobody_sees() {
     drop(program.stdin.take());
     program.wait().expect("its end");
     let said = format!(
-        "lockstat: python3 {} runs asyncio, an async runtime: its tasks' waits are not shown\n",
+        "lockstat: python3 {} runs asyncio, an async runtime:\nlockstat:   its tasks' waits are not shown\n",
         program.id()
     );
     assert!(output.stderr.contains(&said), "{}", output.stderr);

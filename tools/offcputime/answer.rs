@@ -17,7 +17,8 @@ pub(crate) struct Waits<'a> {
     by_reason: HashMap<&'a str, u64>,
     by_process: HashMap<(&'a str, u32), u64>,
     by_name: HashMap<(&'a str, &'a str), u64>,
-    names: HashMap<u32, &'a str>,
+    /// Time of processes' first threads, by name: a command that is run by another takes its own.
+    by_first: HashMap<(u32, &'a str), u64>,
     /// All of it.
     pub(crate) all_ns: u64,
     /// Idle waits, in which threads have nothing to do.
@@ -30,7 +31,8 @@ impl<'a> Waits<'a> {
         for sample in &profile.samples {
             let (task, ns) = (&sample.task, sample.total());
             if task.tid == task.tgid {
-                waits.names.insert(task.tgid, &task.comm);
+                let name = (task.tgid, &*task.comm);
+                add(waits.by_first.entry(name).or_default(), ns);
             }
             if sample.idle {
                 add(&mut waits.idle_ns, ns);
@@ -68,7 +70,9 @@ impl<'a> Waits<'a> {
         let of_reason = |of: &&(&str, u32)| of.0 == reason;
         let others = self.by_process.keys().filter(of_reason).count() as u64 - 1;
         let tgid = self.process(reason).unwrap_or_default();
-        let name = self.names.get(&tgid).copied().or(self.name(reason));
+        let names = self.by_first.iter().filter(|((of, _), _)| *of == tgid);
+        let first = names.max_by_key(|((_, name), ns)| (**ns, *name));
+        let name = first.map(|((_, name), _)| *name).or(self.name(reason));
         let mut whose = comm(name.unwrap_or_default());
         if tgid != 0 {
             whose += &format!(" {tgid}");

@@ -48,6 +48,15 @@ fn the_largest_wait_that_nobody_chose_is_said_with_whose_it_is() {
         first_lines(samples, 10),
         "demo 7 waited 3.00 thread-seconds on pipes, 75% of off-CPU time not idle"
     );
+    // A shell's child is its program's.
+    let samples = vec![
+        sample("dd", 7, 7, "block-io", 900),
+        sample("sh", 7, 7, "block-io", 100),
+    ];
+    assert_eq!(
+        first_lines(samples, 10),
+        "dd 7 waited 1.00 thread-seconds for block I/O, 100% of off-CPU time not idle"
+    );
     // Sleep is more, but leads nowhere; what is idle is no part of a share.
     let mut idle = sample("demo", 7, 8, "epoll", 99_000);
     idle.idle = true;
