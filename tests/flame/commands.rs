@@ -33,20 +33,24 @@ fn a_profile_without_stacks_is_said_to_be_one() {
     }
 }
 
+/// The command that a report ends with.
+fn next(text: &str) -> String {
+    let line = text.lines().find_map(|line| line.strip_prefix("next: "));
+    line.unwrap_or_else(|| panic!("{text}")).to_owned()
+}
+
+/// Runs a command as a reader would paste it.
+fn shell(line: &str, files: &Files) -> Run {
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(line).current_dir(files.dir());
+    Run::of(shell.output().expect("a shell"))
+}
+
 #[test]
 fn answers_name_commands_that_a_shell_runs() {
     let files = Files::new();
     let odd = files.file("it's.folded", "a;operator()(int) 60\na;f 40\n");
-    let shell = |line: &str| {
-        let mut shell = Command::new("sh");
-        shell.arg("-c").arg(line).current_dir(files.dir());
-        Run::of(shell.output().expect("a shell"))
-    };
-    let run = |line: &str| shell(line).ok();
-    let next = |text: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix("next: "));
-        line.unwrap_or_else(|| panic!("{text}")).to_owned()
-    };
+    let run = |line: &str| shell(line, &files).ok();
     let shown = Command::new(env!("CARGO_BIN_EXE_flame"))
         .args(["top", &odd, "--unit", "us"])
         .output();
@@ -66,6 +70,14 @@ fn answers_name_commands_that_a_shell_runs() {
         ["\nnext: ", " -o change.html   # all of it as a picture\n"],
     );
     assert_has(&run(&next(&changed)), ["3,000  75.0%  g\n"]);
+    // A pipe cannot be read again.
+    let piped = flame("top -", "a;f 1\n").ok();
+    assert!(!piped.contains("next: "), "{piped}");
+}
+
+#[test]
+fn whatever_top_goes_by_a_command_leads_further() {
+    let files = Files::new();
     let file = files.file("stacks.folded", "it's;f;g 6\napp;f 4\n");
     for (by, part, answer) in [
         (
@@ -81,7 +93,7 @@ fn answers_name_commands_that_a_shell_runs() {
         let shown = flame(format!("top {file} --by {by}"), "").ok();
         let line = next(&shown);
         assert_has(&line, [part]);
-        let shown = shell(&line);
+        let shown = shell(&line, &files);
         let all = format!("{}{}", shown.stdout, shown.stderr);
         assert!(all.contains(answer), "{line}\n{all}");
     }
@@ -91,11 +103,10 @@ fn answers_name_commands_that_a_shell_runs() {
     let shown = flame(format!("top {threads} --by thread"), "").ok();
     let line = next(&shown);
     assert_has(&line, [" --tag comm=app --tag tid=13 -o part.html   #"]);
-    let kept = shell(&line).stderr;
+    let kept = shell(&line, &files).stderr;
     assert_has(&kept, ["flame filter: kept 3 of 4, "]);
-    // A pipe cannot be read again.
-    let piped = flame("top -", "a;f 1\n").ok();
-    assert!(!piped.contains("next: "), "{piped}");
+    let shown = flame(format!("top {threads} --lines"), "").ok();
+    assert_has(&next(&shown), [" '^f$'   #"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! flame top.
 
 use anyhow::Result;
-use profile::ask::top::{By, TableOptions, first, first_in, write};
+use profile::ask::top::{By, TableOptions, first, first_in, top, write};
 use profile::recording::Recording;
 
 use crate::input::One;
@@ -67,9 +67,13 @@ fn next(args: &Args, recording: &Recording, by: &By) -> Option<String> {
     let name = &*found.name;
     match by {
         By::Function => next::peek(path, input, name),
-        // The function that the line is in; one without a line has its own name.
-        By::Line if found.place.is_empty() => next::peek(path, input, name),
-        By::Line => next::peek(path, input, &found.place),
+        // The function that the line is in; one without a line stands for itself.
+        By::Line => {
+            let functions = top(recording, &By::Function).entries;
+            let is_function = functions.iter().any(|function| function.name == name);
+            let function = if is_function { name } else { &found.place };
+            next::peek(path, input, function)
+        }
         By::Module => {
             let function = first_in(recording, &found, args.cumulative)?;
             next::peek(path, input, &function.name)
