@@ -39,6 +39,7 @@ mod interpreters;
 mod kernel;
 mod kernel_stacks;
 mod limit;
+mod lines;
 mod lockstat;
 mod lockstat_chains;
 mod lockstat_fights;
