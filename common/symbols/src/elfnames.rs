@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use blazesym::symbolize::source::{Elf, Source};
-use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
+use blazesym::symbolize::{CodeInfo, InlinedFn, Input, Sym, Symbolized, Symbolizer};
 use elf::MAX_NAME;
 use foreign::wire::at_most;
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ impl Functions {
     fn is_bare_rust(&self) -> bool {
         self.named.first().is_some_and(|outer| {
             let file = outer.line.as_ref().map(|(file, _)| file.as_str());
-            file.is_some_and(|file| file.ends_with(".rs")) && !outer.name.contains("::")
+            file.is_some_and(|file| file.ends_with(".rs")) && rust_paths::is_bare(&outer.name)
         })
     }
 }
@@ -171,8 +171,12 @@ fn functions(symbolized: Symbolized<'_>) -> Option<Functions> {
         name: bounded(&demangled(&sym.name)),
         line: sym.code_info.as_deref().and_then(line),
     };
-    // Aliases of one function are no calls.
-    let callees = sym.inlined.iter().filter(|f| f.name != sym.name);
+    // Aliases of one function are no calls; functions of one bare name in two files are.
+    let file = |info: Option<&CodeInfo<'_>>| info.map(|info| info.to_path().into_owned());
+    let own_file = file(sym.code_info.as_deref());
+    let is_other =
+        |f: &&InlinedFn<'_>| f.name != sym.name || file(f.code_info.as_ref()) != own_file;
+    let callees = sym.inlined.iter().filter(is_other);
     let inlined = callees.take(MAX_INLINED).map(|f| {
         let (name, line) = (demangled(&f.name), f.code_info.as_ref().and_then(line));
         let file = line.as_ref().map(|(file, _)| file.as_str());

@@ -7,19 +7,28 @@
 /// `std::sync::poison::mutex::lock` for `lock` of `/rustc/HASH/library/std/src/sync/poison/mutex.rs`; `None`: the name has its
 /// modules, or the file is another's.
 pub(crate) fn qualified(name: &str, file: &str) -> Option<String> {
-    let own = name.split('<').next().unwrap_or(name);
-    if own.is_empty() || own.contains("::") {
+    if !is_bare(name) {
         return None;
     }
-    let (of_crate, modules) = library(file).or_else(|| registry(file))?;
+    let (of_crate, modules) = library(file).or_else(|| package(file))?;
     let modules = modules.strip_suffix(".rs")?;
     let mut parts: Vec<&str> = modules.split('/').collect();
-    // What is a file of its own names no module further.
-    if matches!(parts.last(), Some(&("mod" | "lib"))) {
-        parts.pop();
+    match parts[..] {
+        // A program beside others of its package is a crate of its own.
+        ["bin", ..] => return None,
+        ["lib" | "main"] | [.., "mod"] => {
+            parts.pop();
+        }
+        _ => {}
     }
     let all = [of_crate.as_str()].into_iter().chain(parts).chain([name]);
     Some(all.collect::<Vec<_>>().join("::"))
+}
+
+/// Looks whether a function's name, whatever types it is of, has no modules.
+pub(crate) fn is_bare(name: &str) -> bool {
+    let own = name.split('<').next().unwrap_or(name);
+    !own.is_empty() && !own.contains("::")
 }
 
 /// The crate and the rest of the path, of a file of the standard library: as its builders have it, or as `rust-src` installs it.
@@ -32,10 +41,14 @@ fn library(file: &str) -> Option<(String, &str)> {
     (!of_crate.contains('/')).then(|| (of_crate.to_owned(), modules))
 }
 
-/// The same of a crate that cargo fetched: `registry/src/INDEX/NAME-VERSION/src/…`.
-fn registry(file: &str) -> Option<(String, &str)> {
-    let (_, rest) = file.split_once("/registry/src/")?;
-    let (_, rest) = rest.split_once('/')?;
+/// The same of a package that cargo fetched: `registry/src/INDEX/NAME-VERSION/src/…`, and where the standard library was built
+/// `/rust/deps/NAME-VERSION/src/…`.
+fn package(file: &str) -> Option<(String, &str)> {
+    let fetched = || file.split_once("/registry/src/")?.1.split_once('/');
+    let rest = match file.strip_prefix("/rust/deps/") {
+        Some(rest) => rest,
+        None => fetched()?.1,
+    };
     let (package, modules) = rest.split_once("/src/")?;
     // A name may have numbers, too; a version has a dot behind its first.
     let is_version = |rest: &str| {
@@ -74,10 +87,18 @@ mod tests {
             of("park", &format!("{installed}/std/src/thread/mod.rs")),
             "std::thread::park"
         );
+        assert_eq!(
+            of("find", "/rust/deps/hashbrown-0.15.4/src/raw/mod.rs"),
+            "hashbrown::raw::find"
+        );
         let crates = "/home/me/.cargo/registry/src/index.example.org-1949cf8c6b5b557f";
         assert_eq!(
             of("lock", &format!("{crates}/lock_api-0.4.14/src/mutex.rs")),
             "lock_api::mutex::lock"
+        );
+        assert_eq!(
+            of("run", &format!("{crates}/fd-find-9.0.0/src/main.rs")),
+            "fd_find::run"
         );
         assert_eq!(
             of(
@@ -101,6 +122,7 @@ mod tests {
             ("work", "/rustc/a/compiler/rustc_log/src/lib.rs"),
             ("work", "/rustc/a/library/std/src/a.c"),
             ("work", "/a/registry/src/index/crate/src/lib.rs"),
+            ("work", "/a/registry/src/index/app-1.0.0/src/bin/tool.rs"),
             ("", "/rustc/a/library/std/src/a.rs"),
         ] {
             assert_eq!(qualified(name, file), None, "{name} {file}");
