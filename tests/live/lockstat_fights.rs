@@ -96,8 +96,10 @@ static void give_pages(void)
 		if (read(faults, &fault, sizeof(fault)) != sizeof(fault))
 			_exit(6);
 		__atomic_add_fetch(&held, 1, __ATOMIC_RELEASE);
-		for (int other = 1; other < FIGHTERS; other++)
+		for (int other = 1; other < FIGHTERS; other++) {
+			await_call(&tids[other], SYS_read);
 			await_state(&tids[other], 'D');
+		}
 		if (ioctl(faults, UFFDIO_ZEROPAGE, &zero))
 			_exit(7);
 	}
@@ -130,7 +132,8 @@ int main(int argc, char **argv)
 	work = argv[1][0] == 'm' ? maps : argv[1][0] == 'n' ? names : bytes;
 	if (pipe2(ends, O_NONBLOCK))
 		return 1;
-	watch_page();
+	if (work == bytes)
+		watch_page();
 	pthread_barrier_init(&start, NULL, FIGHTERS + 1);
 	for (long i = 0; i < FIGHTERS; i++)
 		pthread_create(&thread, NULL, run, (void *)i);

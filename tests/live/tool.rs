@@ -57,9 +57,12 @@ impl Output {
     /// `--strict` alone makes a loss of it.
     #[track_caller]
     pub(crate) fn ok(self) -> Self {
-        let only_starved = ["lost nothing", "the machine did not run this tool"]
-            .iter()
-            .all(|words| self.stderr.contains(words));
+        let has = |words: &[&str]| {
+            let mut lines = self.stderr.lines();
+            lines.any(|line| words.iter().all(|words| line.contains(words)))
+        };
+        let only_starved = has(&[" of tracing, ", "; lost nothing; cost "])
+            && has(&[": the machine did not run this tool for "]);
         let code = if only_starved && self.code == LOSSY {
             LOSSY
         } else {
