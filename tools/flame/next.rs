@@ -9,7 +9,8 @@ use crate::input::Input;
 /// Words that a shell leaves whole.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+:@/,=%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
+    // Some shells put the path of a program for `=` and its name.
+    if !word.is_empty() && !word.starts_with('=') && word.chars().all(is_plain) {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))

@@ -23,6 +23,10 @@ pub fn plural(event: &str) -> String {
 /// A unit such as `count of syscalls:sys_enter_read`: `the sum of count over calls of read`; `None`: it is another one.
 pub fn sum(unit: &str) -> Option<String> {
     let (weight, event) = unit.split_once(" of ")?;
+    // Fields are tracepoints'; another program's unit may have the word, too.
+    if !event.contains(':') {
+        return None;
+    }
     let weight = cut(&terminal(weight), LONGEST);
     Some(format!("the sum of {weight} over {}", plural(event)))
 }
@@ -54,6 +58,7 @@ mod tests {
             Some("the sum of count over calls of read")
         );
         assert_eq!(sum("objects"), None);
+        assert_eq!(sum("number of allocations"), None);
         assert_eq!(values("samples", "page-faults"), "samples");
     }
 }
