@@ -156,7 +156,10 @@ pub(crate) fn next(args: &Args, interval: &Interval) -> String {
     // Its directory may be one of v1, which only block I/O knows.
     let of_whom = match args.targets.cgroup {
         Some(_) => String::new(),
-        None => chosen::options(&args.targets, next::is_there),
+        None => match chosen::options(&args.targets, next::is_there) {
+            Some(of_whom) => of_whom,
+            None => return Step::Shortages.line_for("", "what else is short"),
+        },
     };
     if waits_before_device(args, interval) {
         return Step::Phases.line(format!("{of_disk} {of_whom}").trim());

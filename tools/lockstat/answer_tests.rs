@@ -250,8 +250,10 @@ fn no_next_command_names_what_has_ended_or_was_interrupted() {
     row.waiters.truncate(2);
     let rows = [row];
     assert_eq!(next_of("lockstat -p 66,9", &rows), "lockstat -s 3 -p 9 10");
+    let next = next_of("lockstat -t 9 --comm app", &rows);
+    assert_eq!(next, "lockstat -s 3 -t 9 --comm app 10");
     let next = next_of("lockstat -t 66 --comm app", &rows);
-    assert_eq!(next, "lockstat -s 3 --comm app 10");
+    assert_eq!(next, "pressure 5 1", "nothing is left of it");
     let next = next_of("lockstat --cgroup /a/b.slice", &[]);
     assert_eq!(next, "offcputime --cgroup /a/b.slice 10");
 }

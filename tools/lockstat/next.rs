@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use profile::escape::terminal;
 use session::chosen;
-use session::next::Step;
+use session::next::{Step, in_remark};
 
 use crate::lockstat::args::Args;
 use crate::lockstat::headline::{like, worst};
@@ -23,7 +22,10 @@ pub(crate) fn next(
     // Less than a hundredth of one thread's time is nobody's trouble.
     let least_ns = window_ns / 100;
     let Some(row) = worst(rows).filter(|worst| all_ns(worst) > least_ns) else {
-        return Step::Waits.line_for(&chosen, "where threads wait instead");
+        return match chosen {
+            Some(chosen) => Step::Waits.line_for(&chosen, "where threads wait instead"),
+            None => Step::Shortages.line(""),
+        };
     };
     let held = by_thread(row.holders.iter());
     if let Some(step) = held.first().and_then(|holder| of_holder(holder, is_there)) {
@@ -33,9 +35,12 @@ pub(crate) fn next(
     let waiters: BTreeSet<u32> = waiters.map(|waiter| waiter.task.tgid).collect();
     let mut there = waiters.iter().filter(|tgid| is_there(**tgid));
     // The choice is better than one of many processes.
-    let target = match there.next() {
-        Some(tgid) if waiters.len() == 1 || chosen.is_empty() => format!("-p {tgid}"),
-        _ => chosen,
+    let target = match (there.next(), chosen) {
+        (Some(_), Some(chosen)) if waiters.len() > 1 && !chosen.is_empty() => chosen,
+        (Some(tgid), _) => format!("-p {tgid}"),
+        (None, Some(chosen)) => chosen,
+        // Nothing is left of what was chosen.
+        (None, None) => return Step::Shortages.line(""),
     };
     // A program that is started anew holds nothing yet.
     if held.is_empty() && row.open > 0 && !target.starts_with("-- ") {
@@ -62,7 +67,7 @@ fn of_holder(holder: &Holder, is_there: fn(u32) -> bool) -> Option<String> {
         return None;
     }
     let target = format!("-p {}", holder.task.tgid);
-    let comm = terminal(&holder.task.comm);
+    let comm = in_remark(&holder.task.comm, "the thread");
     Some(if most == holder.on_cpu {
         Step::CpuTime.line_for(&target, &format!("what {comm}, which holds it, runs"))
     } else if most == holder.blocked {

@@ -6,6 +6,7 @@ use profile::model::Profile;
 use profile::text::{WIDTH, comm, round_percent, sentence};
 use profile::units;
 
+use crate::offcputime::args::Args;
 use crate::offcputime::harvest::Accounting;
 
 /// A wait for a time of its own choice is for nobody.
@@ -16,7 +17,7 @@ pub(crate) const SLEEP: &str = "sleep";
 pub(crate) struct Waits<'a> {
     by_reason: HashMap<&'a str, u64>,
     by_process: HashMap<(&'a str, u32), u64>,
-    by_name: HashMap<(&'a str, &'a str), u64>,
+    by_name: HashMap<(&'a str, u32), HashMap<&'a str, u64>>,
     /// Time of processes' first threads, by name: a command that is run by another takes its own.
     by_first: HashMap<(u32, &'a str), u64>,
     /// All of it.
@@ -42,8 +43,8 @@ impl<'a> Waits<'a> {
             add(&mut waits.all_ns, ns);
             add(waits.by_reason.entry(reason).or_default(), ns);
             add(waits.by_process.entry((reason, task.tgid)).or_default(), ns);
-            let name = (reason, &*task.comm);
-            add(waits.by_name.entry(name).or_default(), ns);
+            let names = waits.by_name.entry((reason, task.tgid)).or_default();
+            add(names.entry(&*task.comm).or_default(), ns);
         }
         waits
     }
@@ -60,9 +61,11 @@ impl<'a> Waits<'a> {
         heaviest_of(&self.by_process, reason)
     }
 
-    /// The name of threads with most of a reason's time.
-    pub(crate) fn name(&self, reason: &str) -> Option<&'a str> {
-        heaviest_of(&self.by_name, reason)
+    /// The name of a process's threads with most of a reason's time.
+    pub(crate) fn name(&self, reason: &str, tgid: u32) -> Option<&'a str> {
+        let names = self.by_name.get(&(reason, tgid))?.iter();
+        let most = names.max_by_key(|(name, ns)| (**ns, **name));
+        most.map(|(name, _)| *name)
     }
 
     /// The process with most of a reason's time, by its first thread's name, and how many others have some.
@@ -72,7 +75,9 @@ impl<'a> Waits<'a> {
         let tgid = self.process(reason).unwrap_or_default();
         let names = self.by_first.iter().filter(|((of, _), _)| *of == tgid);
         let first = names.max_by_key(|((_, name), ns)| (**ns, *name));
-        let name = first.map(|((_, name), _)| *name).or(self.name(reason));
+        let name = first
+            .map(|((_, name), _)| *name)
+            .or(self.name(reason, tgid));
         let mut whose = comm(name.unwrap_or_default());
         if tgid != 0 {
             whose += &format!(" {tgid}");
@@ -133,17 +138,17 @@ fn for_what(reason: &str) -> &'static str {
     }
 }
 
-/// The answer in lines: the largest wait, or time on CPUs where that is more.
-pub(crate) fn answer(profile: &Profile, accounting: &Accounting) -> Vec<String> {
+/// The answer in lines: the largest wait, or time on CPUs where that is more, if no wait was left out.
+pub(crate) fn answer(args: &Args, profile: &Profile, accounting: &Accounting) -> Vec<String> {
     let waits = Waits::of(profile);
     let (reason, ns) = waits.reason().unwrap_or_default();
     let slept_ns = waits.by_reason.get(SLEEP).copied().unwrap_or_default();
     let mut lines = Vec::new();
-    if accounting.oncpu_ns > ns {
+    if accounting.oncpu_ns > ns && args.sees_all_waits() {
         let threads = units::counted(accounting.threads, "threads");
         let time = units::thread_time(accounting.oncpu_ns);
         let ran = format!("{threads} ran for {time},");
-        let more = "more than they waited for anything;".to_owned();
+        let more = "more than they waited for others;".to_owned();
         lines = sentence(&[ran, more], "", WIDTH);
     }
     let mut parts = Vec::new();

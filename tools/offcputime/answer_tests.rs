@@ -1,5 +1,6 @@
 //! First lines of made-up profiles.
 
+use clap::Parser;
 use profile::model::{Sample, Task};
 
 use super::*;
@@ -34,7 +35,7 @@ fn first_lines(samples: Vec<Sample>, oncpu_ms: u64) -> String {
         oncpu_ns: oncpu_ms * 1_000_000,
         ..Accounting::default()
     };
-    answer(&profile, &accounting).join("\n")
+    answer(&Args::parse_from(["offcputime"]), &profile, &accounting).join("\n")
 }
 
 #[test]
@@ -79,7 +80,7 @@ fn time_on_cpus_comes_first_where_it_is_more() {
     let samples = vec![sample("cc", 7, 7, "page-fault", 2_000)];
     assert_eq!(
         first_lines(samples, 5_000),
-        "6 threads ran for 5.00 thread-seconds, more than they waited for anything;\n  \
+        "6 threads ran for 5.00 thread-seconds, more than they waited for others;\n  \
          cc 7 waited 2.00 thread-seconds in page faults, \
          100% of off-CPU time not idle"
     );
@@ -106,4 +107,17 @@ fn every_reason_has_words_of_its_own() {
     let words = profile::reasons::WORDS.map(for_what);
     let different: std::collections::HashSet<&str> = words.into();
     assert_eq!(different.len(), profile::reasons::WORDS.len());
+}
+
+#[test]
+fn a_process_has_a_name_of_its_own_threads() {
+    let mut samples = vec![sample("worker", 7, 8, "futex", 60)];
+    for tgid in [20, 21, 22] {
+        samples.push(sample("postgres", tgid, tgid, "futex", 40));
+    }
+    let said = first_lines(samples, 0);
+    assert!(
+        said.starts_with("worker 7 and 3 other processes\n  waited 180 ms "),
+        "{said}"
+    );
 }

@@ -54,7 +54,7 @@ pub struct Args {
         short,
         long,
         value_name = "US",
-        default_value_t = 1,
+        default_value_t = DEFAULT_MIN_US,
         help_heading = "Waits"
     )]
     pub(crate) min_block_time: u64,
@@ -110,6 +110,9 @@ impl From<Idle> for folded::Idle {
     }
 }
 
+/// Shortest wait that is shown, us, if nobody asks for another.
+const DEFAULT_MIN_US: u64 = 1;
+
 /// `STATE_ANY` of the BPF side.
 const STATE_ANY: u32 = u32::MAX;
 
@@ -159,6 +162,15 @@ impl Args {
             walk_on_exit: walk_on_exit.into(),
             pad: 0,
         };
+    }
+}
+
+impl Args {
+    /// Looks whether no wait is left out for its length or its state.
+    pub(crate) fn sees_all_waits(&self) -> bool {
+        self.min_block_time <= DEFAULT_MIN_US
+            && self.max_block_time.is_none()
+            && self.state.is_none()
     }
 }
 

@@ -17,10 +17,9 @@ pub(crate) fn next(
 ) -> Option<String> {
     let waits = Waits::of(profile);
     let (reason, ns) = waits.reason().unwrap_or_default();
-    if oncpu_ns > ns {
-        let target = chosen::options(&args.targets, is_there);
-        let is_known = !target.is_empty() || args.targets.are_all();
-        return is_known.then(|| Step::CpuTime.line(&target));
+    if oncpu_ns > ns && args.sees_all_waits() {
+        let target = chosen::options(&args.targets, is_there)?;
+        return Some(Step::CpuTime.line(&target));
     }
     let step = match reason {
         "" => return None,
@@ -38,10 +37,10 @@ pub(crate) fn next(
         return Some(step.line(&format!("-p {pid}")));
     }
     if !args.targets.command.is_empty() {
-        return Some(step.line(&chosen::options(&args.targets, is_there)));
+        return Some(step.line(&chosen::options(&args.targets, is_there)?));
     }
     // Others of its name may come where a process has ended.
-    let comm = waits.name(reason)?;
+    let comm = waits.name(reason, pid)?;
     is_plain(comm).then(|| step.line(&format!("--comm {comm}")))
 }
 
@@ -119,6 +118,19 @@ mod tests {
             let line = line(&args, &[sample(0, reason, 5, false)], 0);
             assert_eq!(line.as_deref(), Some(command));
         }
+        // One that has ended has its own name, whatever others' most is.
+        let mut others = vec![sample(0, "socket", 50, false)];
+        for tgid in [3, 4] {
+            let mut other = sample(tgid, "socket", 40, false);
+            other.task.comm = "b".into();
+            others.push(other);
+        }
+        let wakers = "offcputime --waker --comm a 10";
+        assert_eq!(command(&others, 0).as_deref(), Some(wakers));
+        // Waits that were left out may be longer than the time on CPUs.
+        let args = Args::parse_from(["offcputime", "--state", "2"]);
+        let one = [sample(5, "block-io", 70, false)];
+        assert_eq!(line(&args, &one, 101).as_deref(), Some("biolatency -P 5 1"));
         // All threads of a process, whatever their names.
         let mut threads = vec![sample(8, "futex", 40, false)];
         for name in ["one", "two"] {

@@ -152,7 +152,7 @@ fn write_human(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let accounting = &harvest.accounting;
-    let mut lines = answer(profile, accounting);
+    let mut lines = answer(args, profile, accounting);
     let idle_ns = idle_ns(profile);
     lines.extend(phases(accounting, idle_ns, harvest.estimates.as_ref()));
     for line in lines {

@@ -50,7 +50,7 @@ pub(crate) fn busy(
     Some(match processes.first(|_| true) {
         Some((pid, first)) if pid != 0 && processes.by_pid.len() > 1 => {
             let share = round_percent(first.value, processes.all);
-            let name = name_of(pid).unwrap_or_else(|| first.name.into());
+            let name = name_of(pid).unwrap_or_else(|| first.name().into());
             format!("{busy}, {share} by {} {pid}", comm(&name))
         }
         _ => busy,
@@ -66,8 +66,17 @@ struct Processes<'a> {
 #[derive(Default)]
 struct Process<'a> {
     value: u64,
-    /// Of its first thread, if that was seen; else of another one.
-    name: &'a str,
+    /// Values of its threads' names, those of its first thread apart: it is known only where threads are told apart.
+    names: HashMap<(bool, &'a str), u64>,
+}
+
+impl<'a> Process<'a> {
+    /// Its first thread's, if that was seen; else the one with most.
+    fn name(&self) -> &'a str {
+        let names = self.names.iter();
+        let most = names.max_by_key(|((is_first, name), value)| (*is_first, **value, *name));
+        most.map_or("", |((_, name), _)| name)
+    }
 }
 
 impl<'a> Processes<'a> {
@@ -78,9 +87,9 @@ impl<'a> Processes<'a> {
             let task = &sample.task;
             let process = by_pid.entry(task.tgid).or_default();
             process.value = process.value.saturating_add(sample.total());
-            if process.name.is_empty() || task.tid == task.tgid {
-                process.name = &task.comm;
-            }
+            let name = (task.tid == task.tgid, &*task.comm);
+            let of_name = process.names.entry(name).or_default();
+            *of_name = of_name.saturating_add(sample.total());
             all = all.saturating_add(sample.total());
         }
         Self { by_pid, all }
@@ -101,12 +110,16 @@ pub(crate) fn next(args: &Args, profile: &Profile) -> Option<String> {
             Some(_) => Step::Waits,
             None => Step::CpuTime,
         };
-        return Some(step.line(&chosen::options(&args.targets, next::is_there)));
+        return Some(step.line(&chosen::options(&args.targets, next::is_there)?));
     }
-    let target = match Processes::of(profile).first(next::is_there) {
-        _ if !args.targets.command.is_empty() => chosen::options(&args.targets, next::is_there),
-        Some((pid, _)) => format!("-p {pid}"),
-        None => return None,
+    let processes = Processes::of(profile);
+    let is_narrower = !args.targets.command.is_empty() || !args.targets.tids.is_empty();
+    let target = match processes.first(|_| true)? {
+        _ if is_narrower => chosen::options(&args.targets, next::is_there)?,
+        (pid, _) if next::is_there(pid) => format!("-p {pid}"),
+        // Others of its name may come where a process has ended.
+        (_, process) if is_plain(process.name()) => format!("--comm {}", process.name()),
+        _ => return None,
     };
     if !args.stacks.output.is_empty() {
         return None;
@@ -177,6 +190,11 @@ mod tests {
         assert_eq!(busy(&profile), "0.75 of 1 CPU");
         profile.samples.push(sample("other", 9, 9, 25));
         assert_eq!(busy(&profile), "1.00 of 1 CPU, 75% by app 7");
+        // Threads are not told apart.
+        for sample in &mut profile.samples {
+            sample.task.tid = 0;
+        }
+        assert_eq!(busy(&profile), "1.00 of 1 CPU, 75% by pool 7");
     }
 
     #[test]

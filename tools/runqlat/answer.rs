@@ -1,7 +1,6 @@
 //! The answer in a sentence, and the command that looks further.
 
 use hist::Histogram;
-use profile::escape::terminal;
 use profile::text::{WIDTH, comm, round_percent, sentence};
 use profile::units;
 use session::chosen;
@@ -83,9 +82,9 @@ pub(crate) fn next(args: &Args, interval: &Interval) -> String {
     let asked = chosen::options(&args.targets, next::is_there);
     if quota::is_at_fault(interval) {
         // Its group has no name, and nobody that ran meanwhile is to blame.
-        return match asked.is_empty() {
-            true => Step::Shortages.line(""),
-            false => Step::CpuTime.line_for(&asked, "what uses up the quota"),
+        return match asked.filter(|asked| !asked.is_empty()) {
+            None => Step::Shortages.line(""),
+            Some(asked) => Step::CpuTime.line_for(&asked, "what uses up the quota"),
         };
     }
     // A hundredth of the time is worth a look.
@@ -94,14 +93,14 @@ pub(crate) fn next(args: &Args, interval: &Interval) -> String {
     let culprit = interval.culprits.iter().find(is_one);
     if let Some(culprit) = culprit.filter(|culprit| culprit.caused_ns > least_ns) {
         let target = format!("-p {}", culprit.tgid);
-        let answers = format!("what {} runs", terminal(&culprit.comm));
+        let answers = format!("what {} runs", next::in_remark(&culprit.comm, "it"));
         return Step::CpuTime.line_for(&target, &answers);
     }
     if !was_looked_at(interval) || all_waits(interval).sum() > least_ns {
         return Step::Shortages.line("");
     }
-    match asked {
-        none if none.is_empty() => Step::Shortages.line_for("", "what else is short"),
-        targets => Step::Waits.line_for(&targets, "where it waits instead"),
+    match asked.filter(|asked| !asked.is_empty()) {
+        None => Step::Shortages.line_for("", "what else is short"),
+        Some(targets) => Step::Waits.line_for(&targets, "where it waits instead"),
     }
 }

@@ -103,8 +103,14 @@ pub(crate) fn write(interval: &Interval, out: &mut impl Write) -> Result<()> {
 /// The line of the command that tells what spends it.
 pub(crate) fn next(args: &Args, quota: &UsedUp) -> String {
     let asked = chosen::options(&args.targets, next::is_there);
-    let asked = Some(asked).filter(|asked| !asked.is_empty());
-    let target = quota.target(args.targets.pids.first().copied());
+    let asked = asked.filter(|asked| !asked.is_empty());
+    let mut there = args
+        .targets
+        .pids
+        .iter()
+        .copied()
+        .filter(|pid| next::is_there(*pid));
+    let target = quota.target(there.next());
     match target.or(asked) {
         Some(target) => Step::CpuTime.line_for(&target, "what uses up the quota"),
         None if quota.is_v2 => Step::Groups.line(""),

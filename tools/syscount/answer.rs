@@ -103,7 +103,9 @@ pub(crate) fn next(
     window_ns: u64,
     is_there: fn(u32) -> bool,
 ) -> String {
-    let chosen = chosen::options(&args.targets, is_there);
+    let Some(chosen) = chosen::options(&args.targets, is_there) else {
+        return Step::Shortages.line("");
+    };
     if args.only_failures() {
         let error = work.first().and_then(|row| most(row)).map(names::error);
         return match error.filter(|_| args.errno.is_none()) {

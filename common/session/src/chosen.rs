@@ -5,19 +5,32 @@ use profile::escape::terminal;
 use crate::targets::Targets;
 
 /// Options that choose the same for another command, see [`Targets::to_options`]; a program that was started is started again.
-pub fn options(targets: &Targets, is_there: fn(u32) -> bool) -> String {
+/// Empty: nothing was chosen. `None`: what was chosen has ended, or a shell would take it apart; without it a command would be
+/// about everybody.
+pub fn options(targets: &Targets, is_there: fn(u32) -> bool) -> Option<String> {
+    let options = targets.to_options(is_there);
+    let is_whole = |ids: &[u32], option: &str| ids.is_empty() || options.contains(option);
+    let is_said = is_whole(&targets.pids, "-p ")
+        && is_whole(&targets.tids, "-t ")
+        && (targets.comm.is_none() || options.contains("--comm "))
+        && (targets.cgroup.is_none() || options.contains("--cgroup "));
+    if !is_said {
+        return None;
+    }
+    if targets.command.is_empty() {
+        return Some(options);
+    }
     let words = targets.command.iter().map(|word| word.to_str());
     let words: Option<Vec<String>> = words.map(|word| word.and_then(quoted)).collect();
-    match words {
-        Some(words) if !words.is_empty() => format!("-- {}", words.join(" ")),
-        _ => targets.to_options(is_there),
-    }
+    let line = format!("{options} -- {}", words?.join(" "));
+    Some(line.trim_start().to_owned())
 }
 
 /// A word that a shell leaves whole; `None`: a terminal would obey it.
 fn quoted(word: &str) -> Option<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+:@/,=%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
+    // Some shells put the path of a program for `=` and its name.
+    if !word.is_empty() && !word.starts_with('=') && word.chars().all(is_plain) {
         return Some(word.to_owned());
     }
     let is_inert = terminal(word) == word;
@@ -28,16 +41,43 @@ fn quoted(word: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn of(targets: &Targets) -> Option<String> {
+        options(targets, |pid| pid == 7)
+    }
+
     #[test]
     fn a_program_is_started_again() {
         let mut targets = Targets {
             pids: vec![7],
             ..Targets::default()
         };
-        assert_eq!(options(&targets, |_| true), "-p 7");
-        targets.command = ["make", "it's", "-j4"].map(Into::into).to_vec();
-        assert_eq!(options(&targets, |_| true), r"-- make 'it'\''s' -j4");
+        assert_eq!(of(&targets).as_deref(), Some("-p 7"));
+        targets.pids.clear();
+        targets.command = ["make", "it's", "-j4", "=ls"].map(Into::into).to_vec();
+        assert_eq!(
+            of(&targets).as_deref(),
+            Some(r"-- make 'it'\''s' -j4 '=ls'")
+        );
+        targets.comm = Some("cc1".parse().expect("a pattern"));
+        assert_eq!(
+            of(&targets).as_deref(),
+            Some(r"--comm cc1 -- make 'it'\''s' -j4 '=ls'")
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_not_everybody() {
+        assert_eq!(of(&Targets::default()).as_deref(), Some(""));
+        let mut targets = Targets {
+            pids: vec![8],
+            ..Targets::default()
+        };
+        assert_eq!(of(&targets), None, "it has ended");
+        targets.pids.clear();
         targets.command = ["make", "\u{1b}c"].map(Into::into).to_vec();
-        assert_eq!(options(&targets, |_| false), "", "a terminal would obey");
+        assert_eq!(of(&targets), None, "a terminal would obey");
+        targets.command.clear();
+        targets.comm = Some("my app*".parse().expect("a pattern"));
+        assert_eq!(of(&targets), None, "a shell would take it apart");
     }
 }

@@ -173,6 +173,16 @@ pub(crate) fn is_plain_path(path: &str) -> bool {
         .is_some_and(|path| path.split('/').all(is_plain))
 }
 
+/// A foreign name for what a command answers, or `other`: some shells take a remark for words of the command, and obey what is in it.
+pub fn in_remark<'a>(name: &'a str, other: &'a str) -> &'a str {
+    let is_inert = |c: char| c.is_ascii_alphanumeric() || " ._-+:@/#%".contains(c);
+    if !name.trim().is_empty() && name.chars().all(is_inert) {
+        name
+    } else {
+        other
+    }
+}
+
 /// Looks whether a process can still be looked at.
 pub fn is_there(pid: u32) -> bool {
     pid != 0 && Path::new(&format!("/proc/{pid}")).exists()

@@ -1,8 +1,7 @@
 //! The command that looks further than a snapshot.
 
-use profile::escape::terminal;
 use profile::model::Task;
-use session::next::Step;
+use session::next::{Step, in_remark};
 use session::targets::Targets;
 
 use super::snapshot::Snapshot;
@@ -43,7 +42,7 @@ fn of_holder(phase: Phase, holder: &Task, is_there: fn(u32) -> bool) -> Option<S
     if !is_there(holder.tgid) {
         return None;
     }
-    let comm = terminal(&holder.comm);
+    let comm = in_remark(&holder.comm, "the holder");
     let (step, what) = match phase {
         Phase::Running => (Step::CpuTime, format!("what {comm} runs")),
         Phase::Runnable => (
@@ -69,7 +68,7 @@ mod tests {
         let next = |phase| of_holder(phase, &holder(11), |pid| pid == 11).unwrap();
         assert_eq!(
             next(Phase::Running),
-            r"next: profile -p 11 10   # what a\x1bb runs"
+            "next: profile -p 11 10   # what the holder runs"
         );
         assert!(next(Phase::Runnable).starts_with("next: runqlat -p 11 5 1 "));
         assert!(next(Phase::Asleep).starts_with("next: offcputime -p 11 10 "));
