@@ -1,4 +1,4 @@
-//! What a tool writes, line by line.
+//! A tool's output, line by line.
 
 use std::io::{BufRead, BufReader, Read};
 use std::mem;

@@ -207,7 +207,7 @@ impl Event {
         }
     }
 
-    /// As it is asked for.
+    /// The event's words, with which it is asked for.
     pub(crate) fn full_name(&self) -> String {
         match self {
             Self::Counter { name, .. } => name.clone(),

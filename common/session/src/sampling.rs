@@ -90,7 +90,7 @@ pub struct Sampling<'a, C> {
     who: (&'static str, bool),
     budget: Budget,
     meter: &'a Meter,
-    /// From the opening on: when it looks.
+    /// The times of its looks, from the opening on.
     sampler: Option<Sampler<'a>>,
 }
 

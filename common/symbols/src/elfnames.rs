@@ -44,7 +44,7 @@ impl Functions {
         !self.named.is_empty() && texts.all(|text| text.len() <= MAX_CUT)
     }
 
-    /// Whether the outermost is a function of Rust's that has a name without modules.
+    /// Tells if the outermost is a function of Rust's that has a name without modules.
     fn is_bare_rust(&self) -> bool {
         self.named.first().is_some_and(|outer| {
             let file = outer.line.as_ref().map(|(file, _)| file.as_str());

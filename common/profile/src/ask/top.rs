@@ -260,7 +260,7 @@ fn ordered(recording: &Recording, by: &By, by_total: bool) -> Top {
     found
 }
 
-/// What has the most, of all that was on a stack.
+/// The entry with most, of all that was on a stack.
 pub fn first(recording: &Recording, by: &By, by_total: bool) -> Option<Entry> {
     let entries = ordered(recording, by, by_total).entries;
     entries.into_iter().find(|entry| entry.name != NO_STACK)
