@@ -47,13 +47,14 @@ impl FileLocks {
         Self(parse(&text))
     }
 
-    /// The wait of the thread with this index; `None`: it waits for no lock of a file, or no more.
+    /// The wait of the thread with this index; `None`: it waits for no lock of a file. The list lacks locks that are kept elsewhere (NFS,
+    /// FUSE), and those whose holder another PID namespace hides.
     pub(super) fn wait(&self, threads: &Threads, index: usize) -> Option<Wait> {
         let thread = &threads.all[index];
         let class = class_of(thread)?;
         let (tgid, descriptor) = (thread.task.tgid, thread.arguments[0] as u32);
         let inode = inode(tgid, descriptor);
-        let blocked = self.find(class, tgid, inode.as_deref())?;
+        let blocked = self.find(class, tgid, inode.as_deref()).flatten();
         Some(Wait {
             waiter: index,
             kind: Waited::Program(class),
@@ -67,7 +68,7 @@ impl FileLocks {
         })
     }
 
-    /// `None`: it is not in the list any more. `Some(None)`: nobody can tell which of several it is.
+    /// `None`: it is not in the list. `Some(None)`: nobody can tell which of several it is.
     fn find(&self, class: Class, tgid: u32, inode: Option<&str>) -> Option<Option<&Blocked>> {
         let is_it = |one: &&Blocked| {
             let is_its = one.tgid.is_none_or(|other| other == tgid);

@@ -21,7 +21,7 @@ use stacks::StackTable;
 use stacks::unwind::{Method, Unwinder, Wanted};
 use symbols::{Origin, Symbolizer};
 
-use super::lock::Wait;
+use super::lock::{Holder, Wait};
 use super::thread::{Stack, Thread, Threads};
 use super::waits::{self, Found};
 use super::{PROGRAMS, names};
@@ -180,13 +180,27 @@ fn standing(first: &Threads, last: &Threads, found: Vec<Found>) -> (Vec<Found>, 
         match same(found.wait.waiter).filter(slept) {
             Some(now) => {
                 found.wait.waiter = now;
-                found.wait.holder = found.wait.holder.renumbered(same);
+                found.wait.holder = match found.wait.holder.renumbered(same) {
+                    Holder::Gone(tid) => begun_since(last, now, tid),
+                    holder => holder,
+                };
                 standing.push(found);
             }
             None => ended += u64::from(waiter.wanted && found.wait.kind.is_lock()),
         }
     }
     (standing, ended)
+}
+
+/// The holder of a lock that names a thread which the first look did not know: a younger one may have taken it.
+fn begun_since(last: &Threads, waiter: usize, tid: u32) -> Holder {
+    let waiter = &last.all[waiter];
+    let is_its = |index: &usize| {
+        let thread = &last.all[*index];
+        thread.space == waiter.space && !thread.is_dead()
+    };
+    let named = last.as_known_to(waiter, tid).filter(is_its);
+    named.map_or(Holder::Gone(tid), Holder::Thread)
 }
 
 /// Walks the stacks in question, lets them settle what is unsure, and names kernel locks after who takes them.
@@ -257,7 +271,7 @@ fn walk(threads: &Threads, index: usize, is_locked: bool, table: &mut StackTable
 mod tests {
     use bpf::lockstat_now::types::now_thread;
 
-    use super::super::lock::{Holder, Identity, Waited};
+    use super::super::lock::{Identity, Waited};
     use super::super::thread::KernelKind;
     use super::*;
     use crate::lockstat::futex::Class;
@@ -269,6 +283,7 @@ mod tests {
             let raw = now_thread {
                 task: tid.into(),
                 tid,
+                own_tid: tid,
                 switches,
                 wanted: wanted.into(),
                 phase: 2,
@@ -320,5 +335,17 @@ mod tests {
             .map(|found| (found.wait.waiter, found.wait.holder))
             .collect();
         assert_eq!(left, [(0, Holder::Thread(1))]);
+    }
+
+    #[test]
+    fn a_thread_that_began_between_the_looks_has_not_exited() {
+        let first = look(&[(10, 1, true)]);
+        let last = look(&[(10, 1, true), (11, 1, true)]);
+        let holder = |tid| {
+            let found = wait(0, Waited::Program(Class::Mutex), Holder::Gone(tid));
+            standing(&first, &last, vec![found]).0[0].wait.holder
+        };
+        assert_eq!(holder(11), Holder::Thread(1));
+        assert_eq!(holder(12), Holder::Gone(12));
     }
 }
