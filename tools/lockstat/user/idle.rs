@@ -62,6 +62,8 @@ pub(super) fn judge(rows: &[Seen<'_>], window_ns: u64) -> Vec<For> {
     let outermost = outermost(rows);
     let of_row = |seen: &Seen<'_>| match seen.role {
         Role::Work => For::Work,
+        // To one of them nobody may come.
+        Role::Trouble if seen.class == Class::Barrier => of_shape(seen, &outermost, window_ns),
         Role::Trouble => For::Others,
         Role::Unsaid if !seen.may_be_idle() => For::Others,
         Role::Unsaid => of_shape(seen, &outermost, window_ns),
@@ -166,7 +168,8 @@ fn of_place(
     }
     let own = place.depth.map(|depth| depth.own);
     let is_below = |own: usize| outermost.busy.is_some_and(|busy| busy < own);
-    if place.is_inside() || own.is_some_and(is_below) {
+    // What it waits for further out is little beside what it is always in.
+    if place.is_inside() || own.is_some_and(is_below) && !is_habit {
         return For::Others;
     }
     if ends_by_itself(row) {

@@ -171,6 +171,17 @@ fn a_barrier_that_nobody_comes_to_is_left() {
         ),
     ];
     assert_eq!(judged(&rows), [For::Work, For::Others]);
+    let by_rule = rows.map(|(class, _, row)| (class, Role::Trouble, row));
+    assert_eq!(judged(&by_rule), [For::Work, For::Others]);
+}
+
+#[test]
+fn a_short_wait_further_out_leaves_a_habit_what_it_is() {
+    let rows = [
+        waits(Class::Cond, Role::Unsaid, &[(1, 5, 950 * MS, 3)]),
+        waits(Class::Mutex, Role::Trouble, &[(1, 2, 15 * MS, 5)]),
+    ];
+    assert_eq!(judged(&rows), [For::Work, For::Others]);
 }
 
 #[test]
