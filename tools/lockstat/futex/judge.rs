@@ -117,6 +117,12 @@ pub(crate) fn classify<'a>(
         None if leaf.is_some_and(|(leaf, _)| is_nameless_semaphore(evidence, leaf)) => {
             Verdict::of(Class::Sem, 50)
         }
+        // The C library's own locks have calls of their own: this is a program's futex, which may be anything.
+        None if by_call.meaning.class == Class::LibraryLock
+            && leaf.is_some_and(|(leaf, _)| bare(leaf) == "syscall") =>
+        {
+            Verdict::of(Class::LibraryLock, 50)
+        }
         None => by_call,
     }
 }

@@ -1,5 +1,6 @@
 //! Rules that say what waiting in a function means: `rules.txt`, and files of the user's in front of it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -222,7 +223,8 @@ impl Rules {
         mut functions: impl Iterator<Item = (&'a str, Option<&'a str>)>,
     ) -> Option<&'static str> {
         let of_rule = |(function, file): (&str, Option<&str>)| {
-            let fits = |rule: &&Rule| rule.fits(bare(function), file.map(base), None);
+            let name = without_versions(bare(function));
+            let fits = |rule: &&Rule| rule.fits(&name, file.map(base), None);
             self.runtimes
                 .iter()
                 .find(fits)
@@ -237,10 +239,29 @@ impl Rules {
     }
 
     fn rule(&self, function: &str, file: Option<&str>, value: Option<u32>) -> Option<&Rule> {
-        let name = bare(function);
+        let name = without_versions(bare(function));
         let file = file.map(base);
-        self.rules.iter().find(|rule| rule.fits(name, file, value))
+        self.rules.iter().find(|rule| rule.fits(&name, file, value))
     }
+}
+
+/// A name without inline namespaces, which are part of a library's version: `absl::lts_20220623::`, libc++'s `std::__1::`.
+fn without_versions(name: &str) -> Cow<'_, str> {
+    let mut plain = Cow::Borrowed(name);
+    for inline in ["std::__1::", "std::__ndk1::"] {
+        if plain.contains(inline) {
+            plain = plain.replace(inline, "std::").into();
+        }
+    }
+    while let Some(at) = plain.find("absl::lts_") {
+        let from = at + "absl::".len();
+        let Some(length) = plain[from..].find("::") else {
+            break;
+        };
+        let whole = format!("{}{}", &plain[..from], &plain[from + length + 2..]);
+        plain = whole.into();
+    }
+    plain
 }
 
 /// Bytes in front of a remark, which begins where a word would.
@@ -294,7 +315,7 @@ fn rule(line: &str) -> Result<Rule, (usize, &'static str)> {
         "a class is a word of at most 16 small letters, digits and hyphens",
     ))?;
     Ok(Rule {
-        function: Pattern::of(bare(function)),
+        function: Pattern::of(&without_versions(bare(function))),
         library: (library != "-").then(|| Pattern::of(library)),
         value,
         runs_tasks,

@@ -237,3 +237,27 @@ fn a_remark_begins_where_a_word_would() {
     let (_, found) = meaning(&rules, &[("app::{closure#0}", None)]).unwrap();
     assert!(found.word == "pool" && !found.is_own);
 }
+
+#[test]
+fn versions_of_libraries_are_no_part_of_a_name() {
+    let meaning = |function: &str| {
+        let found = Rules::ours().waited_in([(function, Some("app"))].into_iter(), None);
+        found.map(|(_, meaning)| meaning.class)
+    };
+    for (function, class) in [
+        ("absl::lts_20220623::Mutex::LockSlowLoop(int)", Class::Mutex),
+        ("absl::lts_20240722::CondVar::WaitCommon()", Class::Cond),
+        (
+            "std::__1::barrier<std::__1::__empty_completion>::wait() const",
+            Class::Barrier,
+        ),
+        (
+            "std::__1::__libcpp_atomic_wait(void const volatile*, long)",
+            Class::Cond,
+        ),
+        ("std::__ndk1::latch::wait() const", Class::Barrier),
+    ] {
+        assert_eq!(meaning(function), Some(class), "{function}");
+    }
+    assert_eq!(meaning("absl::lts_"), None);
+}
