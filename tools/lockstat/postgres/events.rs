@@ -77,6 +77,18 @@ impl Class {
     }
 }
 
+/// Timeouts that are no rest: a spinlock's others are awaited, and room in the checkpointer's queue.
+const FOR_OTHERS: [&str; 2] = ["SpinDelay", "RegisterSyncRequest"];
+
+/// Thing that a process waits for in an event, whose number depends on the major release.
+pub(super) fn what(release: Option<u32>, event: u32) -> For {
+    let class = Class::of(event);
+    match class {
+        Class::Timeout if FOR_OTHERS.contains(&&*name(release, event)) => For::Others,
+        _ => class.what(),
+    }
+}
+
 /// Names of one class's events in some releases, by number.
 #[derive(Debug)]
 struct List {
@@ -186,6 +198,13 @@ mod tests {
             assert_eq!(name(release, event), named, "{release:?} {event:#x}");
         }
         assert_eq!(Class::of(u32::MAX).what(), For::Unclear);
+        for (release, event, expected) in [
+            (16, 0x0900_0006, For::Others),
+            (15, 0x0900_0006, For::Work),
+            (16, 0x0900_0002, For::Work),
+        ] {
+            assert_eq!(what(Some(release), event), expected, "{release} {event:#x}");
+        }
         assert_eq!(Class::of(0x02ff_0005).word(), "wait-event");
     }
 

@@ -55,7 +55,7 @@ pub(crate) fn name(
     let mut left_out: Vec<LeftOut> = Vec::new();
     for mut row in rows {
         let class = Class::of(event_of(&row));
-        if class.what() != For::Work || asked.contains(&class) {
+        if what(&row, servers) != For::Work || asked.contains(&class) {
             name_one(&mut row, servers, stacks);
             shown.push(row);
             continue;
@@ -81,12 +81,16 @@ fn event_of(row: &LockRow) -> u32 {
     row.identity.address as u32
 }
 
+fn what(row: &LockRow, servers: &Servers) -> For {
+    events::what(servers.release(row.identity.tgid), event_of(row))
+}
+
 fn name_one(row: &mut LockRow, servers: &Servers, stacks: &mut StackTable) {
     let (event, server) = (event_of(row), row.identity.tgid);
     let class = Class::of(event);
     let name = events::name(servers.release(server), event);
     row.class = class.word();
-    row.what = class.what();
+    row.what = what(row, servers);
     row.confidence = 100;
     row.name = LockName {
         own: match servers.are_several() {
