@@ -133,7 +133,9 @@ fn write_human(
     if args.interval.is_some() {
         writeln!(out, "{}", wall_clock(harvest.window_ns.end))?;
     }
-    let merged = merge::merge(&harvest.rows);
+    let mut merged = merge::merge(&harvest.rows);
+    // Of some there were only calls that came too late to wait.
+    merged.retain(|row| row.contentions > 0 || row.total_ns > 0);
     let left_out = &harvest.left_out;
     let window_ns = nanoseconds(harvest.window());
     match merged.is_empty() && !args.traces(Side::User) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use profile::escape::terminal;
 use profile::frame::Frame;
 use profile::rank::Rank;
+use profile::text::{comm, cut};
 use profile::units;
 use stacks::StackTable;
 use symbols::interrupt_part;
@@ -123,8 +124,8 @@ fn write_place(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let who = match &place.threads[..] {
-        [tid] => format!("{} {tid}", terminal(&place.comm)),
-        threads => format!("{}, {} threads", terminal(&place.comm), threads.len()),
+        [tid] => format!("{} {tid}", comm(&place.comm)),
+        threads => format!("{}, {} threads", comm(&place.comm), threads.len()),
     };
     let waits = units::counted(place.waits, "waits");
     writeln!(
@@ -134,8 +135,7 @@ fn write_place(
         units::duration(place.ns)
     )?;
     for frame in parts.iter().flat_map(|frames| frames.iter().rev()) {
-        let name: String = terminal(&frame.name).chars().take(NAME).collect();
-        writeln!(out, "{:>14}{name}", "")?;
+        writeln!(out, "{:>14}{}", "", cut(&terminal(&frame.name), NAME))?;
     }
     Ok(())
 }

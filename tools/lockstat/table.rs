@@ -80,6 +80,10 @@ fn shown(rows: &[LockRow], top: Option<usize>) -> (Vec<&LockRow>, Vec<&LockRow>)
             rest.push(row);
         }
     }
+    // A guess stands behind what the report begins with, however long it was waited for.
+    if let Some(at) = shown.iter().position(|row| is_same(headline, row)) {
+        shown[..=at].rotate_right(1);
+    }
     (shown, rest)
 }
 
@@ -189,23 +193,19 @@ fn callers(row: &LockRow) -> String {
             *shares.entry(caller).or_default() += waiter.total_ns;
         }
     }
-    let walked_ns: u64 = shares.values().sum();
     let mut shares: Vec<(&str, u64)> = shares.into_iter().collect();
     shares.rank_by_key(|(caller, ns)| (Reverse(*ns), *caller));
     let parts: Vec<String> = match &shares[..] {
         [] => {
-            return row
-                .first_caller
-                .as_deref()
-                .map_or_else(String::new, |caller| {
-                    format!("waiters in {}", terminal(caller))
-                });
+            let first = row.first_caller.as_deref().map(terminal);
+            return first.map_or_else(String::new, |first| format!("waiters in {first}"));
         }
-        [(caller, _)] => vec![terminal(caller).into_owned()],
+        // Of the others nobody knows.
+        [(caller, ns)] if *ns >= row.total_ns / 2 => vec![terminal(caller).into_owned()],
         several => several
             .iter()
             .take(NAMED)
-            .map(|(caller, ns)| format!("{} {}", terminal(caller), percent(*ns, walked_ns)))
+            .map(|(caller, ns)| format!("{} {}", terminal(caller), percent(*ns, row.total_ns)))
             .collect(),
     };
     format!("waiters in {}", parts.join(", "))

@@ -17,7 +17,16 @@ pub(super) fn settle(row: &mut LockRow, class: Class, stacks: &mut StackTable) {
             .iter()
             .any(|holder| holder.kind != HolderKind::Waker);
         if mistaken {
-            row.holders = releasers(row, stacks);
+            let mut releasers = releasers(row, stacks);
+            for releaser in &mut releasers {
+                let is_same = |known: &&Holder| {
+                    known.kind == HolderKind::Waker && known.task.tid == releaser.task.tid
+                };
+                if let Some(known) = row.holders.iter().find(is_same) {
+                    releaser.meanwhile = known.meanwhile;
+                }
+            }
+            row.holders = releasers;
         }
     }
     unite(&mut row.holders);
