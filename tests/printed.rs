@@ -13,7 +13,7 @@ use super::{TOOLS, files, read};
 /// Names in the runs that look like words: of programs, devices, system calls, and what a run was asked for.
 const NAMES: &str = "access biolatency brk close cpu dd demo dyn execve fio flame futex Interrupts kernel lockstat ls main meta mmap \
     mprotect munmap newfstatat offcputime openat postgres pressure prio profile rahead read rseq runqlat sed sh some statfs statx sync \
-    syscount vda web write ECHILD ENOENT";
+    switch syscount vda web write ECHILD ENOENT";
 /// Functions in flame's runs.
 const FUNCTIONS: &str = "gc mark parse reduce run";
 

@@ -20,7 +20,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 /// Until there is a child.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The child is waited for so long: where it takes less, nothing is attached any more when the tool ends.
-const FOR_GRACE_PERIODS: Duration = Duration::from_millis(500);
+const FOR_GRACE_PERIODS: Duration = Duration::from_secs(1);
 
 static CHILD: Mutex<Option<Child>> = Mutex::new(None);
 
