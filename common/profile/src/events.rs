@@ -23,8 +23,10 @@ pub fn plural(event: &str) -> String {
 /// A unit such as `count of syscalls:sys_enter_read`: `the sum of count over calls of read`; `None`: it is another one.
 pub fn sum(unit: &str) -> Option<String> {
     let (weight, event) = unit.split_once(" of ")?;
-    // Fields are tracepoints'; another program's unit may have the word, too.
-    if !event.contains(':') {
+    // Fields are tracepoints', and arguments functions'; another program's unit may have the word, too.
+    let number = weight.strip_prefix("arg").unwrap_or_default();
+    let is_argument = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
+    if !event.contains(':') && !is_argument {
         return None;
     }
     let weight = cut(&terminal(weight), LONGEST);
@@ -59,6 +61,10 @@ mod tests {
         );
         assert_eq!(sum("objects"), None);
         assert_eq!(sum("number of allocations"), None);
+        assert_eq!(
+            sum("arg1 of malloc").as_deref(),
+            Some("the sum of arg1 over calls of malloc")
+        );
         assert_eq!(values("samples", "page-faults"), "samples");
     }
 }
