@@ -63,7 +63,12 @@ pub(super) fn judge(rows: &[Seen<'_>], window_ns: u64) -> Vec<For> {
     let of_row = |seen: &Seen<'_>| match seen.role {
         Role::Work => For::Work,
         // To one of them nobody may come.
-        Role::Trouble if seen.class == Class::Barrier => of_shape(seen, &outermost, window_ns),
+        Role::Trouble if seen.class == Class::Barrier && seen.row.total_ns > 0 => {
+            match of_shape(seen, &outermost, window_ns) {
+                For::Work => For::Work,
+                _ => For::Others,
+            }
+        }
         Role::Trouble => For::Others,
         Role::Unsaid if !seen.may_be_idle() => For::Others,
         Role::Unsaid => of_shape(seen, &outermost, window_ns),
@@ -161,7 +166,7 @@ fn of_place(
     let is_habit = place.ns as f64 >= HABIT * window_ns as f64;
     if seen.class == Class::Barrier {
         // Nobody came to it.
-        return match is_habit && place.count <= 1 {
+        return match is_habit && place.count <= 1 && row.last.is_empty() {
             true => For::Work,
             false => For::Others,
         };

@@ -2,7 +2,7 @@ use profile::model::Task;
 
 use super::*;
 use crate::lockstat::row::tests::{row, waiter};
-use crate::lockstat::row::{Holder, HolderKind, Meanwhile};
+use crate::lockstat::row::{Arrival, Holder, HolderKind, Meanwhile};
 
 const MS: u64 = 1_000_000;
 const WINDOW_NS: u64 = 1_000 * MS;
@@ -173,6 +173,16 @@ fn a_barrier_that_nobody_comes_to_is_left() {
     assert_eq!(judged(&rows), [For::Work, For::Others]);
     let by_rule = rows.map(|(class, _, row)| (class, Role::Trouble, row));
     assert_eq!(judged(&by_rule), [For::Work, For::Others]);
+    // Somebody came to it once, near the interval's end.
+    let mut reached = waits(Class::Barrier, Role::Trouble, &[(1, 0, 930 * MS, 1)]);
+    reached.2.last.push(Arrival {
+        task: task(9),
+        times: 1,
+        caused_ns: 930 * MS,
+        caller: None,
+        waker: 0,
+    });
+    assert_eq!(judged(&[reached]), [For::Others]);
 }
 
 #[test]
