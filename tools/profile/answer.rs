@@ -77,6 +77,17 @@ impl<'a> Process<'a> {
         let most = names.max_by_key(|((is_first, name), value)| (*is_first, **value, *name));
         most.map_or("", |((_, name), _)| name)
     }
+
+    /// The name of the threads with most.
+    fn busiest_name(&self) -> &'a str {
+        let mut sums: HashMap<&str, u64> = HashMap::new();
+        for ((_, name), value) in &self.names {
+            let sum = sums.entry(name).or_default();
+            *sum = sum.saturating_add(*value);
+        }
+        let most = sums.into_iter().max_by_key(|(name, value)| (*value, *name));
+        most.map_or("", |(name, _)| name)
+    }
 }
 
 impl<'a> Processes<'a> {
@@ -112,15 +123,7 @@ pub(crate) fn next(args: &Args, profile: &Profile) -> Option<String> {
         };
         return Some(step.line(&chosen::options(&args.targets, next::is_there)?));
     }
-    let processes = Processes::of(profile);
-    let is_narrower = !args.targets.command.is_empty() || !args.targets.tids.is_empty();
-    let target = match processes.first(|_| true)? {
-        _ if is_narrower => chosen::options(&args.targets, next::is_there)?,
-        (pid, _) if next::is_there(pid) => format!("-p {pid}"),
-        // Others of its name may come where a process has ended.
-        (_, process) if is_plain(process.name()) => format!("--comm {}", process.name()),
-        _ => return None,
-    };
+    let target = target(args, profile)?;
     if !args.stacks.output.is_empty() {
         return None;
     }
@@ -130,11 +133,28 @@ pub(crate) fn next(args: &Args, profile: &Profile) -> Option<String> {
     let event = args.event.full_name();
     // It may have a path in it. A weight is for whoever chose it.
     let is_inert = is_plain(&event.replace('/', ".")) && args.weight.is_none();
-    let command = match target.strip_prefix("-- ") {
-        Some(program) => format!("profile -e {event} -o events.html -- {program}"),
+    let command = match target.split_once("-- ") {
+        Some((options, program)) => {
+            format!("profile -e {event} {options}-o events.html -- {program}")
+        }
         None => format!("profile -e {event} {target} 10 -o events.html"),
     };
     is_inert.then(|| next::line(&command, "all its stacks as a picture"))
+}
+
+/// The program or the threads that were asked for, else the process that has most.
+fn target(args: &Args, profile: &Profile) -> Option<String> {
+    if !args.targets.command.is_empty() || !args.targets.tids.is_empty() {
+        return chosen::options(&args.targets, next::is_there);
+    }
+    let processes = Processes::of(profile);
+    let (pid, process) = processes.first(|pid| pid != 0)?;
+    if next::is_there(pid) {
+        return Some(format!("-p {pid}"));
+    }
+    // Others of its name may come where a process has ended.
+    let name = process.busiest_name();
+    is_plain(name).then(|| format!("--comm {name}"))
 }
 
 #[cfg(test)]
@@ -195,6 +215,19 @@ mod tests {
             sample.task.tid = 0;
         }
         assert_eq!(busy(&profile), "1.00 of 1 CPU, 75% by pool 7");
+    }
+
+    #[test]
+    fn a_program_is_started_without_our_options() {
+        let profile = Profile {
+            samples: vec![sample("cc1", 7, 8, 60)],
+            ..Profile::default()
+        };
+        let line = "profile -e page-faults --comm cc1 -- make -j4";
+        let args = Args::parse_from(line.split(' '));
+        let next = next(&args, &profile).expect("a command");
+        let command = "profile -e page-faults --comm cc1 -o events.html -- make -j4   #";
+        assert!(next.contains(command), "{next}");
     }
 
     #[test]

@@ -103,11 +103,13 @@ pub(crate) fn next(
     window_ns: u64,
     is_there: fn(u32) -> bool,
 ) -> String {
-    let Some(chosen) = chosen::options(&args.targets, is_there) else {
-        return Step::Shortages.line("");
-    };
+    let chosen = chosen::options(&args.targets, is_there);
+    let nothing_left = || Step::Shortages.line("");
     if args.only_failures() {
         let error = work.first().and_then(|row| most(row)).map(names::error);
+        let Some(chosen) = chosen else {
+            return nothing_left();
+        };
         return match error.filter(|_| args.errno.is_none()) {
             Some(error) => Step::Failures.line(format!("{error} {chosen}").trim_end()),
             None => Step::Calls.line_for(&chosen, "all calls, and their time"),
@@ -116,9 +118,9 @@ pub(crate) fn next(
     let all_ns: u64 = work.iter().map(|row| row.time_ns).sum();
     // Less than a hundredth of one CPU is nobody's trouble.
     let Some(worst) = work.first().filter(|_| all_ns > window_ns / 100) else {
-        return match chosen.as_str() {
-            "" => Step::Shortages.line(""),
-            chosen => Step::Waits.line(chosen),
+        return match chosen.as_deref() {
+            None | Some("") => nothing_left(),
+            Some(chosen) => Step::Waits.line(chosen),
         };
     };
     let is_large = |row: &&&Row| row.time_ns >= worst.time_ns / LARGE;
@@ -128,8 +130,11 @@ pub(crate) fn next(
         Some(row) if args.by_thread => (row, format!("-t {}", row.id)),
         Some(row) => (row, format!("-p {}", row.id)),
         None if next::is_plain(&worst.comm) => (worst, format!("--comm {}", worst.comm)),
-        None if worst.id == 0 => return Step::Calls.line(&chosen),
-        None => (worst, chosen),
+        None => match chosen {
+            None => return nothing_left(),
+            Some(chosen) if worst.id == 0 => return Step::Calls.line(&chosen),
+            Some(chosen) => (worst, chosen),
+        },
     };
     let step = match row.returned.mean() {
         1..SHORT_NS => Step::CpuTime,

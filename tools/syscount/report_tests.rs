@@ -157,6 +157,11 @@ fn no_next_command_names_what_has_ended() {
     assert_eq!(next("", &[&hostile]), "next: offcputime 10");
     assert_eq!(next("-p 66,7", &[&hostile]), "next: offcputime -p 7 10");
     assert_eq!(next("-x -p 66", &[]), "next: pressure 5 1");
+    assert_eq!(
+        next("--comm ld*", &[&hostile, &large]),
+        "next: offcputime -p 7 10",
+        "a pattern is no word for a shell"
+    );
     // Many small rows are as much as a large one.
     let tiny = row("sh", 7, libc::SYS_fsync, &[6_000_000]);
     assert_eq!(next("", &[&tiny]), "next: pressure 5 1");

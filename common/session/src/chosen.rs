@@ -9,16 +9,17 @@ use crate::targets::Targets;
 /// about everybody.
 pub fn options(targets: &Targets, is_there: fn(u32) -> bool) -> Option<String> {
     let options = targets.to_options(is_there);
-    let is_whole = |ids: &[u32], option: &str| ids.is_empty() || options.contains(option);
-    let is_said = is_whole(&targets.pids, "-p ")
-        && is_whole(&targets.tids, "-t ")
+    let is_left = |ids: &[u32]| ids.is_empty() || ids.iter().any(|id| is_there(*id));
+    let is_said = is_left(&targets.pids)
+        && is_left(&targets.tids)
         && (targets.comm.is_none() || options.contains("--comm "))
         && (targets.cgroup.is_none() || options.contains("--cgroup "));
     if !is_said {
         return None;
     }
     if targets.command.is_empty() {
-        return Some(options);
+        // A choice by kind alone has no options that all tools know.
+        return (!options.is_empty() || targets.are_all()).then_some(options);
     }
     let words = targets.command.iter().map(|word| word.to_str());
     let words: Option<Vec<String>> = words.map(|word| word.and_then(quoted)).collect();

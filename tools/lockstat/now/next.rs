@@ -1,6 +1,7 @@
 //! The command that looks further than a snapshot.
 
 use profile::model::Task;
+use session::chosen;
 use session::next::{Step, in_remark};
 use session::targets::Targets;
 
@@ -16,15 +17,22 @@ pub(crate) fn next(
     is_there: fn(u32) -> bool,
 ) -> String {
     let task = |thread: usize| &snapshot.threads.all[thread].task;
-    let chosen = || targets.to_options(is_there);
+    // Where nothing is left of what was chosen, another question is asked than about everybody.
+    let of = |step: Step, tgid: Option<u32>, answers: &str| {
+        let one = tgid.map(|tgid| format!("-p {tgid}"));
+        let target = one.or_else(|| chosen::options(targets, is_there));
+        target.map_or_else(
+            || Step::Shortages.line(""),
+            |target| step.line_for(&target, answers),
+        )
+    };
     if let Some(deadlock) = verdict.deadlocks.first() {
         let mut members = deadlock.members.iter().map(|member| task(*member).tgid);
         let member = members.find(|tgid| is_there(*tgid));
-        let target = member.map_or_else(chosen, |tgid| format!("-p {tgid}"));
-        return Step::Waits.line_for(&target, "where the other threads wait");
+        return of(Step::Waits, member, "where the other threads wait");
     }
     let Some(tree) = verdict.trees.first() else {
-        return Step::Waits.line_for(&chosen(), "where threads wait instead");
+        return of(Step::Waits, None, "where threads wait instead");
     };
     if let Root::Thread(holder) = tree.root
         && let phase = snapshot.threads.all[holder].phase
@@ -34,7 +42,7 @@ pub(crate) fn next(
     }
     let mut waiters = tree.behind.iter().map(|waiter| task(*waiter).tgid);
     let waiter = waiters.find(|tgid| is_there(*tgid));
-    Step::LockStacks.line(&waiter.map_or_else(chosen, |tgid| format!("-p {tgid}")))
+    of(Step::LockStacks, waiter, Step::LockStacks.answers())
 }
 
 /// Looks at a thread that others wait for, according to what it is doing.
