@@ -134,7 +134,7 @@ fn write_human(
         writeln!(out, "{}", wall_clock(harvest.window_ns.end))?;
     }
     let mut merged = merge::merge(&harvest.rows);
-    // Of some there were only calls that came too late to wait.
+    // Some rows have only calls that came too late to wait.
     merged.retain(|row| row.contentions > 0 || row.total_ns > 0);
     let left_out = &harvest.left_out;
     let window_ns = nanoseconds(harvest.window());

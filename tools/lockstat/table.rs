@@ -200,7 +200,7 @@ fn callers(row: &LockRow) -> String {
             let first = row.first_caller.as_deref().map(terminal);
             return first.map_or_else(String::new, |first| format!("waiters in {first}"));
         }
-        // Of the others nobody knows.
+        // Nothing is known of the others.
         [(caller, ns)] if *ns >= row.total_ns / 2 => vec![terminal(caller).into_owned()],
         several => several
             .iter()

@@ -17,7 +17,7 @@ pub(crate) fn next(
     is_there: fn(u32) -> bool,
 ) -> String {
     let task = |thread: usize| &snapshot.threads.all[thread].task;
-    // Where nothing is left of what was chosen, another question is asked than about everybody.
+    // Another question is asked where nothing is left of what was chosen, and none about everybody.
     let of = |step: Step, tgid: Option<u32>, answers: &str| {
         let one = tgid.map(|tgid| format!("-p {tgid}"));
         let target = one.or_else(|| chosen::options(targets, is_there));

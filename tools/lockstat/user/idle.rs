@@ -62,7 +62,7 @@ pub(super) fn judge(rows: &[Seen<'_>], window_ns: u64) -> Vec<For> {
     let outermost = outermost(rows);
     let of_row = |seen: &Seen<'_>| match seen.role {
         Role::Work => For::Work,
-        // To one of them nobody may come.
+        // Nobody may come to one of them.
         Role::Trouble if seen.class == Class::Barrier && seen.row.total_ns > 0 => {
             match of_shape(seen, &outermost, window_ns) {
                 For::Work => For::Work,
@@ -173,7 +173,7 @@ fn of_place(
     }
     let own = place.depth.map(|depth| depth.own);
     let is_below = |own: usize| outermost.busy.is_some_and(|busy| busy < own);
-    // What it waits for further out is little beside what it is always in.
+    // A wait further out is little beside the place that it is always in.
     if place.is_inside() || own.is_some_and(is_below) && !is_habit {
         return For::Others;
     }
