@@ -2,19 +2,9 @@
 
 use std::path::Path;
 
-use profile::escape::terminal;
+use profile::escape::{quoted, terminal};
 
 use crate::input::Input;
-
-/// Words that a shell leaves whole.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+:@/,=%".contains(c);
-    // Some shells put the path of a program for `=` and its name.
-    if !word.is_empty() && !word.starts_with('=') && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
 
 /// This program, as it was called.
 fn program() -> String {

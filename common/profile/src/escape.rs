@@ -119,6 +119,16 @@ pub fn markup(name: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
+/// A word as a POSIX shell leaves it whole, quoted where it has to be. Control characters stay as they are, see [`terminal`].
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+:@/,=%".contains(c);
+    // Some shells put the path of a program for `=` and its name.
+    if !word.is_empty() && !word.starts_with('=') && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

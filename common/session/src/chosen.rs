@@ -1,6 +1,6 @@
 //! The targets of this run, for the command that looks further.
 
-use profile::escape::terminal;
+use profile::escape::{quoted, terminal};
 
 use crate::targets::Targets;
 
@@ -22,20 +22,11 @@ pub fn options(targets: &Targets, is_there: fn(u32) -> bool) -> Option<String> {
         return (!options.is_empty() || targets.are_all()).then_some(options);
     }
     let words = targets.command.iter().map(|word| word.to_str());
-    let words: Option<Vec<String>> = words.map(|word| word.and_then(quoted)).collect();
+    // A terminal would obey what it does not print.
+    let inert = words.map(|word| word.filter(|word| terminal(word) == *word).map(quoted));
+    let words: Option<Vec<String>> = inert.collect();
     let line = format!("{options} -- {}", words?.join(" "));
     Some(line.trim_start().to_owned())
-}
-
-/// A word that a shell leaves whole; `None`: a terminal would obey it.
-fn quoted(word: &str) -> Option<String> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+:@/,=%".contains(c);
-    // Some shells put the path of a program for `=` and its name.
-    if !word.is_empty() && !word.starts_with('=') && word.chars().all(is_plain) {
-        return Some(word.to_owned());
-    }
-    let is_inert = terminal(word) == word;
-    is_inert.then(|| format!("'{}'", word.replace('\'', r"'\''")))
 }
 
 #[cfg(test)]
