@@ -114,7 +114,10 @@ pub fn completed_since(logs: &Logs, disk: u32, step: Step, edges: &Range<u64>) -
     pairs(logs, replay).map(|pairs| pairs.into_iter().collect())
 }
 
-/// For how long any request was under way, ns: not less, nor more.
+/// For how long any request was under way, ns, as seen by those that ended: not less, nor more.
+///
+/// A request that outlasts others shows the gaps between them only when it ends, and these gaps do not count. Two that end at the
+/// same moment on two CPUs come in either order, and what they share may count twice.
 ///
 /// # Errors
 ///
@@ -125,21 +128,40 @@ pub fn busy_ns(logs: &Logs, disk: u32, class: Class, edges: &Range<u64>) -> Resu
             is_end(request, step, class)
         })
     };
-    let pairs = pairs(logs, replay)?;
-    let union = |of: fn(&Pair) -> (u64, u64)| {
-        let mut intervals: Vec<(u64, u64)> = pairs.iter().map(of).collect();
-        intervals.sort_unstable();
-        let (mut sum, mut until) = (0, edges.start);
-        for (begin_ns, end_ns) in intervals {
-            sum += end_ns.saturating_sub(begin_ns.max(until));
-            until = until.max(end_ns);
-        }
-        sum
-    };
-    // The tool sees each beginning and each end after the one log and before the other.
-    let least = union(|pair| (pair.late.begin_ns, pair.early.end_ns));
-    let most = union(|pair| (pair.early.begin_ns, pair.late.end_ns));
+    let mut pairs = pairs(logs, replay)?;
+    pairs.sort_unstable_by_key(|pair| pair.early.end_ns);
+    let (mut least, mut most) = (0, 0);
+    let (mut until_least, mut until_most) = (edges.start, edges.start);
+    for at_once in at_once(&pairs) {
+        let begin_until = at_once.iter().map(|pair| pair.late.begin_ns).max();
+        let begun = begin_until.unwrap_or(0).max(until_most);
+        let ended = at_once.iter().map(|pair| pair.early.end_ns).max();
+        least += ended.unwrap_or(0).saturating_sub(begun);
+        let each = at_once.iter().map(|pair| {
+            let begun = pair.early.begin_ns.max(until_least);
+            pair.late.end_ns.saturating_sub(begun)
+        });
+        most += each.sum::<u64>();
+        let ends = || at_once.iter().map(|pair| pair.late.end_ns);
+        until_least = until_least.max(ends().min().unwrap_or(0));
+        until_most = until_most.max(ends().max().unwrap_or(0));
+    }
     Ok((least, most))
+}
+
+/// Groups of those whose ends, as far as the logs tell, may have changed places; `pairs` are in the order of their ends.
+fn at_once(pairs: &[Pair]) -> Vec<&[Pair]> {
+    let mut groups = Vec::new();
+    let (mut first, mut until) = (0, 0);
+    for (at, pair) in pairs.iter().enumerate() {
+        if pair.early.end_ns >= until && at > first {
+            groups.push(&pairs[first..at]);
+            first = at;
+        }
+        until = until.max(pair.late.end_ns);
+    }
+    groups.push(&pairs[first..]);
+    groups
 }
 
 fn pairs(logs: &Logs, replay: impl Fn(&[Event]) -> Vec<Interval>) -> Result<Vec<Pair>> {
@@ -206,6 +228,27 @@ mod tests {
         };
         let kind = Kind::Request { step, request };
         Event { ns, cpu: 0, kind }
+    }
+
+    #[test]
+    fn a_request_that_outlasts_others_does_not_close_the_gaps_between_them() {
+        let log = |later: u64| {
+            vec![
+                event(30 + later, 20, 0, Step::Done),
+                event(50 + later, 10, 0, Step::Done),
+                event(80 + later, 60, 0, Step::Done),
+                // At the same moment as the one before it.
+                event(82 + later, 70, 0, Step::Done),
+            ]
+        };
+        let logs = Logs {
+            before: log(0),
+            after: log(4),
+            missed: 0,
+        };
+        let busy = busy_ns(&logs, 7, Class::Read, &(0..100)).expect("logs that agree");
+        let most = (34 - 20) + (54 - 34) + (84 - 60) + (86 - 70);
+        assert_eq!(busy, ((30 - 20) + (50 - 34) + (82 - 70), most));
     }
 
     #[test]
