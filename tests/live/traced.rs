@@ -81,7 +81,9 @@ pub(crate) fn sandwiched(tool: &str, options: &str, workload: Workload) -> Sandw
 pub(crate) fn sandwiched_as(tool: &str, mut command: Command, mut workload: Workload) -> Sandwich {
     command.args(["-j", "-p", &workload.pid().to_string()]);
     let start = || Tool::spawn(tool, command);
-    let (output, results, logs) = logged(&[Engine::Scheduler], start, &mut workload);
+    // Who ran while they waited is of interest, too.
+    let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
+    let (output, results, logs) = between(below, start, &mut workload);
     workload.finish();
     Sandwich {
         report: output.report(),
@@ -90,14 +92,23 @@ pub(crate) fn sandwiched_as(tool: &str, mut command: Command, mut workload: Work
     }
 }
 
-/// Runs a tool over the work of a workload that is ready, between two logs; gives what the tool wrote, what the workload says of
-/// itself, and the logs. It is still there, all its threads asleep.
+/// Runs a tool over the work of a workload that is ready, between two logs of it; gives what the tool wrote, what the workload
+/// says of itself, and the logs. It is still there, all its threads asleep.
 pub(crate) fn logged(
     engines: &'static [Engine],
     start: impl FnOnce() -> Tool,
     workload: &mut Workload,
 ) -> (Output, Vec<Value>, Logs) {
-    let below = Below::attach(engines).expect("the oracle");
+    let below = Below::attach_to(engines, workload.pid()).expect("the oracle");
+    between(below, start, workload)
+}
+
+/// The same between logs of one's own choosing.
+fn between(
+    below: Below,
+    start: impl FnOnce() -> Tool,
+    workload: &mut Workload,
+) -> (Output, Vec<Value>, Logs) {
     let tool = start();
     tool.wait_attached();
     let around = below.around().expect("the oracle");

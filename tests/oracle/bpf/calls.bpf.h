@@ -30,6 +30,8 @@ int BPF_PROG(log_call, struct pt_regs *regs, long number)
 		.detail = (__u32)number | (compat ? COMPAT : 0),
 	};
 
+	if (!is_meant(task))
+		return 0;
 	arguments_of(regs, compat, &arguments);
 	event.object = arguments.args[0];
 	event.other = arguments.args[1];
@@ -41,13 +43,15 @@ int BPF_PROG(log_call, struct pt_regs *regs, long number)
 SEC("?tp_btf/sys_exit")
 int BPF_PROG(log_return, struct pt_regs *regs, long ret)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct event event = {
 		.kind = RETURN,
-		.thread = bpf_get_current_task_btf()->pid,
+		.thread = task->pid,
 		.detail = ret,
 	};
 
-	note(&event);
+	if (is_meant(task))
+		note(&event);
 	return 0;
 }
 

@@ -15,14 +15,16 @@ enum {
 
 static __always_inline void note_lock(__u32 kind, void *lock, __u64 detail)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct event event = {
 		.kind = kind,
-		.thread = bpf_get_current_task_btf()->pid,
+		.thread = task->pid,
 		.object = (__u64)lock,
 		.detail = detail,
 	};
 
-	note(&event);
+	if (is_meant(task))
+		note(&event);
 }
 
 SEC("?tp_btf/contention_begin")

@@ -47,6 +47,25 @@ __u64 noted[MAX_CPUS] = {};
 /* 0 until the log is wanted. */
 __u32 is_on = 0;
 
+/* Events of its threads, and of those of processes that it started; 0: all. */
+const volatile __u32 process = 0;
+
+#define GENERATIONS 4
+
+static __always_inline bool is_meant(struct task_struct *task)
+{
+	struct task_struct *of = task->group_leader;
+
+	if (!process)
+		return true;
+	for (int back = 0; back < GENERATIONS; back++) {
+		if (of->tgid == process)
+			return true;
+		of = of->real_parent->group_leader;
+	}
+	return false;
+}
+
 static __always_inline void note(const struct event *what)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), index;

@@ -29,7 +29,8 @@ static __always_inline void note_wakeup(__u32 kind, struct task_struct *task, __
 		.detail = is_new | (is_on_cpu(task) ? IS_ON_CPU : 0),
 	};
 
-	note(&event);
+	if (is_meant(task))
+		note(&event);
 }
 
 SEC("?tp_btf/sched_switch")
@@ -42,7 +43,8 @@ int BPF_PROG(log_switch, bool preempt, struct task_struct *prev, struct task_str
 		.detail = prev_state | (preempt ? PREEMPTED : 0),
 	};
 
-	note(&event);
+	if (is_meant(prev) || is_meant(next))
+		note(&event);
 	return 0;
 }
 

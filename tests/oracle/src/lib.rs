@@ -69,7 +69,17 @@ impl Below {
     ///
     /// The log cannot be attached.
     pub fn attach(engines: &'static [Engine]) -> Result<Self> {
-        Ok(Self(Log::attach(engines)?))
+        Ok(Self(Log::attach(engines, None)?))
+    }
+
+    /// Of this process, and of those that it started, alone: others may fill a log in a second. `process` is its ID as the kernel
+    /// has it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::attach`].
+    pub fn attach_to(engines: &'static [Engine], process: u32) -> Result<Self> {
+        Ok(Self(Log::attach(engines, Some(process))?))
     }
 
     /// To be called when the tool has attached. Both logs begin.
@@ -79,7 +89,7 @@ impl Below {
     /// As [`Self::attach`].
     pub fn around(self) -> Result<Around> {
         let mut around = Around {
-            after: Log::attach(self.0.engines())?,
+            after: self.0.again()?,
             before: self.0,
         };
         around.before.begin()?;

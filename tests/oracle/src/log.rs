@@ -60,6 +60,7 @@ pub struct Log {
     skel: OracleSkel<'static>,
     clocks: Vec<Link>,
     engines: &'static [Engine],
+    process: Option<u32>,
     /// In the kernel's hands: a part for each CPU.
     events: Mmap,
     cpus: usize,
@@ -73,7 +74,7 @@ impl std::fmt::Debug for Log {
 }
 
 impl Log {
-    pub(crate) fn attach(engines: &'static [Engine]) -> Result<Self> {
+    pub(crate) fn attach(engines: &'static [Engine], process: Option<u32>) -> Result<Self> {
         // A test makes two, and ends.
         let storage = Box::leak(Box::new(MaybeUninit::<OpenObject>::uninit()));
         let mut open = OracleSkelBuilder::default().open(storage)?;
@@ -86,7 +87,9 @@ impl Log {
         let cpus = cpus()?;
         let of_cpu = EVENTS / cpus;
         let rodata = open.maps.rodata_data.as_deref_mut();
-        rodata.context("no .rodata")?.events_of_cpu = u32::try_from(of_cpu)?;
+        let rodata = rodata.context("no .rodata")?;
+        rodata.events_of_cpu = u32::try_from(of_cpu)?;
+        rodata.process = process.unwrap_or(0);
         open.maps.events.set_max_entries(u32::try_from(EVENTS)?)?;
         let mut skel = open.load().context("load the oracle")?;
         let fd = skel.maps.events.as_fd().as_raw_fd();
@@ -97,14 +100,16 @@ impl Log {
             skel,
             clocks: Vec::new(),
             engines,
+            process,
             events: events.context("map the oracle's log")?,
             cpus,
             of_cpu,
         })
     }
 
-    pub(crate) fn engines(&self) -> &'static [Engine] {
-        self.engines
+    /// A second one of the same events.
+    pub(crate) fn again(&self) -> Result<Self> {
+        Self::attach(self.engines, self.process)
     }
 
     pub(crate) fn begin(&mut self) -> Result<()> {

@@ -29,7 +29,7 @@ impl Clock {
     ///
     /// The log cannot be attached.
     pub fn start(period_ns: u64) -> Result<Self> {
-        let mut log = Log::attach(&[Engine::Switches, Engine::Ticks])?;
+        let mut log = Log::attach(&[Engine::Switches, Engine::Ticks], None)?;
         log.tick(period_ns / FINER)?;
         log.begin()?;
         Ok(Self { log, period_ns })
