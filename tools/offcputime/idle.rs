@@ -6,11 +6,13 @@
 //! comes back to it from other waits, all of them deeper: else it may be for an answer). So is one at which its
 //! thread spends nine tenths of its time off the CPU, as threads of Go park in several places. It is not below another wait
 //! that is never idle, or one for a client; and not where work comes within 100 us on average: two threads that pass a token to
-//! and fro have something to do.
+//! and fro have something to do. Nor did a thread come back that waited once, went on, and left its program: it may have had
+//! one lock to take, for one request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use profile::model::Task;
 use stacks::LEFT_OUT;
 
 use crate::offcputime::harvest::Row;
@@ -59,7 +61,12 @@ fn lower(least: &mut Option<usize>, depth: usize) {
 }
 
 /// Tells of each row if it is idle, in order. `depths`: how deep each row's wait is in its program, where the stack is complete.
-pub(crate) fn mark(rows: &[Row], depths: &[Option<usize>]) -> Vec<bool> {
+/// `has_left`: whether a thread has ended, and its program goes on.
+pub(crate) fn mark(
+    rows: &[Row],
+    depths: &[Option<usize>],
+    has_left: impl Fn(&Task) -> bool,
+) -> Vec<bool> {
     let mut per_thread: HashMap<Thread, u64> = HashMap::new();
     let mut per_place: HashMap<Place, Sum> = HashMap::new();
     for row in rows {
@@ -102,6 +109,9 @@ pub(crate) fn mark(rows: &[Row], depths: &[Option<usize>]) -> Vec<bool> {
             return false;
         }
         let place = &per_place[&place(row)];
+        if place.waits == 1 && !row.is_open && has_left(&row.task) {
+            return false;
+        }
         let is_brisk = place.blocked_ns / place.waits.max(1) < BRISK_NS;
         let outermost = outermost.get(&thread(row));
         if row.wait.reads_pipe() {
@@ -133,7 +143,6 @@ fn place(row: &Row) -> Place {
 #[cfg(test)]
 mod tests {
     use host::waits::{Wait, file_type, flags};
-    use profile::model::Task;
 
     use super::*;
 
@@ -164,7 +173,7 @@ mod tests {
     /// Stacks are called by their depths.
     fn marked(rows: &[Row]) -> Vec<bool> {
         let depths = rows.iter().map(|row| Some(row.user as usize));
-        mark(rows, &depths.collect::<Vec<_>>())
+        mark(rows, &depths.collect::<Vec<_>>(), |_| false)
     }
 
     #[test]
@@ -251,6 +260,20 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_waited_once_and_left_did_not_come_back() {
+        let once = row(1, libc::SYS_futex, 3, 90 * MS, 1);
+        let twice = row(2, libc::SYS_futex, 3, 90 * MS, 2);
+        let open = Row {
+            is_open: true,
+            ..row(3, libc::SYS_futex, 3, 90 * MS, 1)
+        };
+        let rows = [once, twice, open];
+        assert_eq!(marked(&rows), [true, true, true]);
+        let depths = [Some(3); 3];
+        assert_eq!(mark(&rows, &depths, |_| true), [false, true, true]);
+    }
+
+    #[test]
     fn kernel_threads_are_idle_where_they_begin() {
         let kernel = |kernel, ns| Row {
             wait: Wait {
@@ -262,7 +285,7 @@ mod tests {
             ..row(2, 0, 0, ns, 1)
         };
         let rows = [kernel(4, 60 * MS), kernel(9, 40 * MS)];
-        assert_eq!(mark(&rows, &[Some(4), Some(9)]), [true, false]);
+        assert_eq!(mark(&rows, &[Some(4), Some(9)], |_| false), [true, false]);
     }
 
     #[test]
@@ -271,6 +294,6 @@ mod tests {
             row(1, libc::SYS_epoll_pwait, 3, 95 * MS, 5),
             row(1, libc::SYS_ppoll, 7, 5 * MS, 5),
         ];
-        assert_eq!(mark(&rows, &[None, None]), [true, false]);
+        assert_eq!(mark(&rows, &[None, None], |_| false), [true, false]);
     }
 }

@@ -1,13 +1,14 @@
 //! What offcputime says: a profile out of plain rows, in each format.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use budget::Estimate;
 use budget::cost::Cost;
 use profile::folded::{self, FoldedOptions, Idle, Written};
 use profile::listing::{self, ListOptions};
-use profile::model::{Profile, Sample, ValueType};
+use profile::model::{Profile, Sample, Task, ValueType};
 use profile::text::{WIDTH, sentence};
 use profile::write::Meta;
 use profile::{ends, json, reasons, units};
@@ -64,9 +65,16 @@ pub(crate) fn report(
     Ok(closing(harvest, &profile, stacks, cost, dropped))
 }
 
+/// Says that a thread has ended and its program goes on.
+fn has_left(task: &Task) -> bool {
+    let program = Path::new("/proc").join(task.tgid.to_string());
+    let thread = program.join("task").join(task.tid.to_string());
+    task.tid != 0 && program.exists() && !thread.exists()
+}
+
 fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profile {
     let depths: Vec<Option<usize>> = harvest.rows.iter().map(|row| depth(row, stacks)).collect();
-    let idle = idle::mark(&harvest.rows, &depths);
+    let idle = idle::mark(&harvest.rows, &depths, has_left);
     let samples = harvest.rows.iter().zip(idle).map(|(row, idle)| Sample {
         task: row.task.clone(),
         reason: Some(row.wait.reason().name()),
