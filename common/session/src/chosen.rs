@@ -5,8 +5,8 @@ use profile::escape::{quoted, terminal};
 use crate::targets::Targets;
 
 /// Options that choose the same for another command, see [`Targets::to_options`]; a program that was started is started again.
-/// Empty: nothing was chosen. `None`: what was chosen has ended, or a shell would take it apart; without it a command would be
-/// about everybody.
+/// Empty: nothing was chosen. `None`: what was chosen has ended, or is no word for a command; without it a command would be about
+/// everybody.
 pub fn options(targets: &Targets, is_there: fn(u32) -> bool) -> Option<String> {
     let options = targets.to_options(is_there);
     let is_left = |ids: &[u32]| ids.is_empty() || ids.iter().any(|id| is_there(*id));
@@ -69,7 +69,11 @@ mod tests {
         targets.command = ["make", "\u{1b}c"].map(Into::into).to_vec();
         assert_eq!(of(&targets), None, "a terminal would obey");
         targets.command.clear();
+        for comm in ["-p", "a\u{1b}c", "a -- b"] {
+            targets.comm = Some(comm.parse().expect("a pattern"));
+            assert_eq!(of(&targets), None, "{comm:?}");
+        }
         targets.comm = Some("my app*".parse().expect("a pattern"));
-        assert_eq!(of(&targets), None, "a shell would take it apart");
+        assert_eq!(of(&targets).as_deref(), Some("--comm 'my app*'"));
     }
 }

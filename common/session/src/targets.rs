@@ -12,10 +12,10 @@ use host::privileges::{self, Capabilities};
 use host::procs;
 use host::task;
 use libbpf_rs::{MapCore, MapFlags};
+use profile::escape::{quoted, terminal};
 use stacks::unwind::Wanted;
 
 use crate::glob::Glob;
-use crate::next::{is_plain, is_plain_path};
 use crate::probe::Kernel;
 
 /// As many IDs as the BPF side's maps hold (`MAX_TARGET_IDS`).
@@ -109,8 +109,8 @@ impl Targets {
         !(has_ids || has_names || has_kind) && self.command.is_empty()
     }
 
-    /// Options that choose the same for another command: processes and threads that are still there, and names that a shell takes as
-    /// they are. Empty: nothing was chosen, or nothing is left of it.
+    /// Options that choose the same for another command: processes and threads that are still there, and names, quoted for a shell
+    /// where they have to be. Empty: nothing was chosen, or nothing is left of it.
     pub fn to_options(&self, is_there: fn(u32) -> bool) -> String {
         let there = |ids: &[u32]| -> Option<String> {
             let ids = ids.iter().filter(|id| is_there(**id));
@@ -122,11 +122,8 @@ impl Targets {
         let options = [
             ("-p", there(&self.pids)),
             ("-t", there(&self.tids)),
-            ("--comm", comm.filter(|c| is_plain(c)).map(str::to_owned)),
-            (
-                "--cgroup",
-                cgroup.filter(|c| is_plain_path(c)).map(str::to_owned),
-            ),
+            ("--comm", comm.and_then(as_word)),
+            ("--cgroup", cgroup.and_then(as_word)),
         ];
         let given = options.into_iter();
         let given = given.filter_map(|(option, value)| Some(format!("{option} {}", value?)));
@@ -297,6 +294,12 @@ pub fn cgroup2_mount() -> Option<String> {
     procs::mounted(|kind, _| kind == "cgroup2")
 }
 
+/// A name as a word of a command; `None`: a terminal would obey it, or it would be taken for an option or the end of options.
+fn as_word(name: &str) -> Option<String> {
+    let is_word = !name.starts_with('-') && !name.contains(" -- ") && terminal(name) == name;
+    is_word.then(|| quoted(name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn options_for_another_command_name_what_is_there_and_what_a_shell_takes() {
+    fn options_for_another_command_name_what_is_there_as_words_for_a_shell() {
         let targets = Targets {
             pids: vec![7, 8, 9],
             tids: vec![8],
@@ -330,7 +333,10 @@ mod tests {
             cgroup: Some("/a b/$(c)".into()),
             ..Targets::default()
         };
-        assert_eq!(hostile.to_options(|id| id != 8), "");
+        assert_eq!(
+            hostile.to_options(|id| id != 8),
+            "--comm 'cc*; reboot' --cgroup '/a b/$(c)'"
+        );
     }
 
     #[test]
