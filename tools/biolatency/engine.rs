@@ -126,9 +126,11 @@ impl Engine for Biolatency<'_> {
     }
 
     fn describe(&self) -> String {
-        let phases = self.args.measured().iter();
-        let measured: Vec<&str> = phases.map(|phase| phase.title()).collect();
-        format!("block I/O, time {}; Ctrl-C ends", measured.join(", "))
+        let measured = match self.args.measured() {
+            [one] => one.title(),
+            _ => "in each phase",
+        };
+        format!("block I/O, time {measured}; Ctrl-C ends")
     }
 
     fn fds(&self) -> Vec<RawFd> {
