@@ -81,13 +81,16 @@ fn together(chains: &[Chain]) -> Vec<Group> {
 
 /// Without those that are mostly part of a longer one.
 fn whole(groups: Vec<Group>) -> Vec<Group> {
-    let is_tail = |short: &Group| {
-        groups.iter().any(|long| {
-            let at = long.links.len().saturating_sub(short.links.len());
-            at > 0
-                && path(&long.links[at..]) == path(&short.links)
-                && long.links[at].ns * 2 >= short.links[0].ns
-        })
+    let mut tails: HashMap<Vec<(&str, &str, &str)>, u64> = HashMap::new();
+    for long in &groups {
+        for at in 1..long.links.len() {
+            let ns = tails.entry(path(&long.links[at..])).or_default();
+            *ns = long.links[at].ns.max(*ns);
+        }
+    }
+    let is_tail = |one: &Group| {
+        let in_longer = tails.get(&path(&one.links));
+        in_longer.is_some_and(|ns| ns * 2 >= one.links[0].ns)
     };
     groups.iter().filter(|one| !is_tail(one)).cloned().collect()
 }

@@ -1,5 +1,6 @@
 //! Locks of files that threads wait for at one moment, and who has them: the kernel's own list, `/proc/locks`.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Read;
 
@@ -28,9 +29,9 @@ struct Blocked {
     file: String,
 }
 
-/// Processes that wait for locks of files.
+/// Processes that wait for locks of files, by their ID.
 #[derive(Debug, Default)]
-pub(super) struct FileLocks(Vec<Blocked>);
+pub(super) struct FileLocks(HashMap<Option<u32>, Vec<Blocked>>);
 
 impl FileLocks {
     /// Reads the list, if any of the threads waits for such a lock.
@@ -44,7 +45,15 @@ impl FileLocks {
             drop(file.take(MOST).read_to_string(&mut text));
             text.truncate(text.rfind('\n').unwrap_or(0));
         }
-        Self(parse(&text))
+        Self::of(parse(&text))
+    }
+
+    fn of(list: Vec<Blocked>) -> Self {
+        let mut by_process: HashMap<Option<u32>, Vec<Blocked>> = HashMap::new();
+        for one in list {
+            by_process.entry(one.tgid).or_default().push(one);
+        }
+        Self(by_process)
     }
 
     /// The wait of the thread with this index; `None`: it waits for no lock of a file. The list lacks locks that are kept elsewhere (NFS,
@@ -55,10 +64,14 @@ impl FileLocks {
         let (tgid, descriptor) = (thread.task.tgid, thread.arguments[0] as u32);
         let inode = inode(tgid, descriptor);
         let blocked = self.find(class, tgid, inode.as_deref()).flatten();
+        let hidden = Identity::Hidden {
+            waiter: index,
+            space: thread.space,
+        };
         Some(Wait {
             waiter: index,
             kind: Waited::Program(class),
-            lock: blocked.map_or(Identity::Hidden(index), |blocked| {
+            lock: blocked.map_or(hidden, |blocked| {
                 Identity::File(class, blocked.file.clone(), blocked.by.1)
             }),
             name: name(tgid, descriptor),
@@ -71,11 +84,12 @@ impl FileLocks {
     /// `None`: it is not in the list. `Some(None)`: nobody can tell which of several it is.
     fn find(&self, class: Class, tgid: u32, inode: Option<&str>) -> Option<Option<&Blocked>> {
         let is_it = |one: &&Blocked| {
-            let is_its = one.tgid.is_none_or(|other| other == tgid);
             let is_there = inode.is_none_or(|inode| one.file.rsplit(':').next() == Some(inode));
-            one.class == class && is_its && is_there
+            one.class == class && is_there
         };
-        let mut found = self.0.iter().filter(is_it);
+        let listed = [Some(tgid), None].map(|tgid| self.0.get(&tgid));
+        let listed = listed.into_iter().flatten().flatten();
+        let mut found = listed.filter(is_it);
         let first = found.next()?;
         let is_same = |other: &Blocked| (&other.file, other.by) == (&first.file, first.by);
         Some(found.all(is_same).then_some(first))
@@ -100,8 +114,7 @@ fn holder(threads: &Threads, (class, tgid): (Class, Option<u32>)) -> Holder {
     let Some(tgid) = tgid else {
         return Holder::Unrecorded;
     };
-    let members = threads.all.iter().filter(|one| one.task.tgid == tgid);
-    let is_alone = members.take(2).count() == 1;
+    let is_alone = threads.of_process(tgid) == 1;
     match threads.of_tid(tgid) {
         None => Holder::Unrecorded,
         Some(leader) if !is_alone => Holder::Process(leader),
@@ -187,7 +200,7 @@ mod tests {
     /// A thread behind a waiter waits for the same holder.
     #[test]
     fn waiters_are_found_with_the_lock_in_their_way() {
-        let locks = FileLocks(parse(LIST));
+        let locks = FileLocks::of(parse(LIST));
         let find = |class, tgid, inode| {
             let found = locks.find(class, tgid, inode);
             found.map(|found| found.map(|one| (one.by.1, &*one.file)))

@@ -83,8 +83,8 @@ pub(crate) enum Identity {
     Kernel(u64),
     /// The end of a thread, by its ID.
     Thread(u32),
-    /// The wait does not say which lock: the waiter's index.
-    Hidden(usize),
+    /// The wait does not say which lock: the waiter's index, and its address space.
+    Hidden { waiter: usize, space: u64 },
 }
 
 /// Who can end a wait.

@@ -10,7 +10,7 @@ use profile::style::Style;
 use profile::text::{WIDTH, comm, cut, fit, sentence};
 use profile::units;
 
-use super::lock::{Holder, Wait, Waited};
+use super::lock::{Holder, Identity, Wait, Waited};
 use super::snapshot::Snapshot;
 use super::thread::Stack;
 use super::thread::{Phase, Thread};
@@ -252,6 +252,11 @@ impl<W: Write> Writer<'_, W> {
             }
             Root::Lock(wait) => {
                 let wait = &self.snapshot.waits[wait];
+                let is_hidden = matches!(wait.lock, Identity::Hidden { .. });
+                let which = match is_hidden && wait.name.is_empty() && tree.direct.len() > 1 {
+                    true => " (one or several)",
+                    false => "",
+                };
                 let holder = match wait.holder {
                     Holder::Readers(1) => "which a reader holds that is not recorded".into(),
                     Holder::Readers(n) => format!("which {n} readers hold that are not recorded"),
@@ -260,7 +265,7 @@ impl<W: Write> Writer<'_, W> {
                     }
                     _ => "whose holder is not recorded".into(),
                 };
-                format!("{}, {holder}", lock(wait))
+                format!("{}{which}, {holder}", lock(wait))
             }
         };
         writeln!(self.out)?;

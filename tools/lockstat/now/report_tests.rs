@@ -8,7 +8,6 @@ use profile::losses::Losses;
 
 use super::*;
 use crate::lockstat::futex::Class;
-use crate::lockstat::now::lock::Identity;
 use crate::lockstat::now::thread::{Stack, Threads};
 use crate::narrow::{COMMS, MANY, PATHS, assert_narrow};
 
@@ -74,6 +73,28 @@ fn no_line_is_too_long_whatever_the_names_are() {
             assert_eq!(found.contains("DEADLOCK"), is_circle, "{found}");
         }
     }
+}
+
+#[test]
+fn waiters_for_locks_that_nobody_tells_apart_are_together() {
+    let mut snapshot = chain("a", "", 9, false);
+    snapshot.threads.all[0].space = 2;
+    for wait in &mut snapshot.waits {
+        wait.kind = Waited::Program(Class::ParkingLot);
+        wait.holder = Holder::Unrecorded;
+        wait.lock = Identity::Hidden {
+            waiter: wait.waiter,
+            space: snapshot.threads.all[wait.waiter].space,
+        };
+    }
+    let found = text(&snapshot);
+    let behind = |who: &str| {
+        let lock = format!("{who} behind parking_lot lock");
+        found.lines().find_map(|line| line.strip_prefix(&*lock))
+    };
+    let together = behind("7 threads").expect(&found);
+    assert!(together.starts_with(" (one or several), whose"), "{found}");
+    assert!(behind("1 thread").is_some_and(|rest| rest.starts_with(", whose")));
 }
 
 #[test]

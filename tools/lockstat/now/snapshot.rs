@@ -300,7 +300,7 @@ mod tests {
             wait: Wait {
                 waiter,
                 kind,
-                lock: Identity::Hidden(waiter),
+                lock: Identity::Hidden { waiter, space: 0 },
                 name: String::new(),
                 holder,
                 timed: false,

@@ -171,6 +171,7 @@ pub(crate) struct Threads {
     by_task: HashMap<u64, usize>,
     by_own_id: HashMap<(u32, u32), usize>,
     by_tid: HashMap<u32, usize>,
+    of_process: HashMap<u32, usize>,
     /// Programs run that have no number in the tool's PID namespace.
     pub(crate) has_outsiders: bool,
 }
@@ -199,12 +200,18 @@ impl Threads {
         self.by_own_id
             .insert((thread.pid_namespace, thread.own_tid), index);
         self.by_tid.insert(thread.task.tid, index);
+        *self.of_process.entry(thread.task.tgid).or_default() += 1;
         self.all.push(thread);
     }
 
     /// The thread whose kernel structure is at `task`.
     pub(crate) fn of_task(&self, task: u64) -> Option<usize> {
         self.by_task.get(&task).copied()
+    }
+
+    /// So many threads are of this process.
+    pub(crate) fn of_process(&self, tgid: u32) -> usize {
+        self.of_process.get(&tgid).copied().unwrap_or(0)
     }
 
     pub(crate) fn of_tid(&self, tid: u32) -> Option<usize> {

@@ -43,6 +43,24 @@ pub(crate) enum Root {
     Lock(usize),
 }
 
+/// Locks whose waiters are told together.
+#[derive(PartialEq, Eq, Hash)]
+enum Place<'a> {
+    Lock(&'a Identity),
+    /// One lock or several that nobody tells apart: their sort, their name, and the address space of those without one.
+    Alike(&'static str, &'a str, Option<u64>),
+}
+
+impl<'a> Place<'a> {
+    fn of(wait: &'a Wait) -> Self {
+        let Identity::Hidden { space, .. } = wait.lock else {
+            return Self::Lock(&wait.lock);
+        };
+        let space = wait.name.is_empty().then_some(space);
+        Self::Alike(wait.kind.name(), &wait.name, space)
+    }
+}
+
 /// A root and everybody behind it.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
@@ -164,7 +182,7 @@ impl Verdict {
             .flat_map(|deadlock| deadlock.members.iter().chain(&deadlock.behind).copied())
             .collect();
         let mut at_thread: HashMap<usize, Vec<usize>> = HashMap::new();
-        let mut at_lock: HashMap<&Identity, Vec<usize>> = HashMap::new();
+        let mut at_lock: HashMap<Place<'_>, Vec<usize>> = HashMap::new();
         for (index, wait) in waits.iter().enumerate() {
             if dead.contains(&wait.waiter) || !self.matters(waits, wait) {
                 continue;
@@ -172,7 +190,7 @@ impl Verdict {
             match wait.holder.thread() {
                 Some(holder) if self.waits_itself(waits, holder) => {}
                 Some(holder) => at_thread.entry(holder).or_default().push(index),
-                None => at_lock.entry(&wait.lock).or_default().push(index),
+                None => at_lock.entry(Place::of(wait)).or_default().push(index),
             }
         }
         let threads = at_thread

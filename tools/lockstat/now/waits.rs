@@ -245,7 +245,14 @@ impl Wait {
         }
         if class == Class::ParkingLot {
             // It sleeps on a word of its own; the lock's address is in no register any more.
-            self.lock = Identity::Hidden(self.waiter);
+            let space = match self.lock {
+                Identity::Private { space, .. } => space,
+                _ => 0,
+            };
+            self.lock = Identity::Hidden {
+                waiter: self.waiter,
+                space,
+            };
         }
     }
 }

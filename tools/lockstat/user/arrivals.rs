@@ -47,14 +47,14 @@ struct Release {
 /// there were.
 fn count(releases: Vec<Release>) -> Vec<Arrival> {
     let mut rounds: HashMap<(Thread, Thread), u64> = HashMap::new();
-    let mut places: HashMap<(Thread, u64), u64> = HashMap::new();
+    let mut places: HashMap<Thread, HashMap<u64, u64>> = HashMap::new();
     let mut last: HashMap<Thread, Arrival> = HashMap::new();
     for release in releases {
         let by = (release.by.tgid, release.by.tid);
         let rounds = rounds.entry((by, release.waiter)).or_default();
         *rounds += release.waits;
-        let in_place = places.entry((by, release.waker)).or_default();
-        *in_place += release.ns;
+        let of_it = places.entry(by).or_default();
+        *of_it.entry(release.waker).or_default() += release.ns;
         let arrival = last.entry(by).or_insert(Arrival {
             task: release.by,
             times: 0,
@@ -67,10 +67,10 @@ fn count(releases: Vec<Release>) -> Vec<Arrival> {
     }
     let mut last: Vec<Arrival> = last.into_values().collect();
     for arrival in &mut last {
-        let by = (arrival.task.tgid, arrival.task.tid);
-        let of_it = places.iter().filter(|((whose, _), _)| *whose == by);
-        let most = of_it.max_by_key(|((_, waker), ns)| (**ns, *waker));
-        arrival.waker = most.map_or(0, |((_, waker), _)| *waker);
+        let of_it = places.get(&(arrival.task.tgid, arrival.task.tid));
+        let of_it = of_it.into_iter().flatten();
+        let most = of_it.max_by_key(|(waker, ns)| (**ns, **waker));
+        arrival.waker = most.map_or(0, |(waker, _)| *waker);
     }
     last.rank_by_key(|last| Reverse((last.times, last.caused_ns, last.task.tid)));
     last
