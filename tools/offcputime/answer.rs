@@ -88,6 +88,12 @@ impl<'a> Waits<'a> {
         }
     }
 
+    /// Tells if threads had next to nothing to do: all that they ran and waited for others is below one hundredth of their time.
+    pub(crate) fn are_few(&self, args: &Args, accounting: &Accounting) -> bool {
+        let busy_ns = self.all_ns.saturating_add(accounting.oncpu_ns);
+        args.sees_all_waits() && self.idle_ns > 0 && busy_ns < accounting.lifetime_ns / 100
+    }
+
     /// A wait as a sentence without its end.
     fn words(&self, reason: &str, ns: u64) -> [String; 3] {
         let verb = if reason == SLEEP { "slept" } else { "waited" };
@@ -128,12 +134,14 @@ fn for_what(reason: &str) -> &'static str {
         "semaphore" => "for semaphores",
         "eventfd" => "on eventfds",
         "inotify" => "for changes of files (inotify)",
+        "device" => "on terminals or other devices",
         "msg-queue" => "on message queues",
         "kernel-work" => "for work in the kernel",
         "sleep" => "by its own choice",
         "wait" => "for a child or a signal",
         "preempted" => "for a CPU after preemption",
         "throttled" => "for CPU quota",
+        "stopped" => "stopped by a signal or a debugger",
         _ => "for something else",
     }
 }
@@ -143,6 +151,12 @@ pub(crate) fn answer(args: &Args, profile: &Profile, accounting: &Accounting) ->
     let waits = Waits::of(profile);
     let (reason, ns) = waits.reason().unwrap_or_default();
     let slept_ns = waits.by_reason.get(SLEEP).copied().unwrap_or_default();
+    if waits.are_few(args, accounting) {
+        let threads = units::counted(accounting.threads, "threads");
+        let share = round_percent(waits.idle_ns, accounting.lifetime_ns);
+        let time = units::thread_time(accounting.lifetime_ns);
+        return vec![format!("{threads} had nothing to do for {share} of {time}")];
+    }
     let mut lines = Vec::new();
     if accounting.oncpu_ns > ns && args.sees_all_waits() {
         let threads = units::counted(accounting.threads, "threads");

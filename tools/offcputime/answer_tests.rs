@@ -39,6 +39,32 @@ fn first_lines(samples: Vec<Sample>, oncpu_ms: u64) -> String {
 }
 
 #[test]
+fn threads_with_nothing_to_do_have_that_as_their_answer() {
+    let mut idle = sample("server", 7, 7, "epoll", 9_900);
+    idle.idle = true;
+    let mut profile = Profile {
+        tool: "offcputime",
+        values: Vec::new(),
+        samples: vec![idle, sample("server", 7, 7, "preempted", 60)],
+        duration_ns: 1,
+    };
+    let accounting = Accounting {
+        threads: 1,
+        lifetime_ns: 10_000_000_000,
+        oncpu_ns: 30_000_000,
+        ..Accounting::default()
+    };
+    let args = Args::parse_from(["offcputime"]);
+    let answer_of = |profile: &Profile| answer(&args, profile, &accounting).join("\n");
+    assert_eq!(
+        answer_of(&profile),
+        "1 thread had nothing to do for 99% of 10.0 thread-seconds"
+    );
+    profile.samples[1].values[0] *= 2;
+    assert!(answer_of(&profile).starts_with("server 7 waited"));
+}
+
+#[test]
 fn the_largest_wait_that_nobody_chose_is_said_with_whose_it_is() {
     // A process is called by its first thread, not by the one that waited.
     let samples = vec![

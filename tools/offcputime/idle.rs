@@ -7,12 +7,13 @@
 //! thread spends nine tenths of its time off the CPU, as threads of Go park in several places. It is not below another wait
 //! that is never idle, or one for a client; and not where work comes within 100 us on average: two threads that pass a token to
 //! and fro have something to do. Nor did a thread come back that waited once, went on, and left its program: it may have had
-//! one lock to take, for one request.
+//! one lock to take, for one request. Of the whole machine's threads, those that hardly do more than read from a pipe say nothing, nor do
+//! those that are stopped from end to end; of threads that were asked for, they may be the answer. A kernel thread is idle where the
+//! kernel counts it for no load.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use profile::model::Task;
 use stacks::LEFT_OUT;
 
 use crate::offcputime::harvest::Row;
@@ -49,6 +50,21 @@ struct Outermost {
 }
 
 impl Outermost {
+    /// Takes note of how deep a wait is.
+    fn lower(&mut self, row: &Row, depth: usize) {
+        if row.wait.may_be_idle() {
+            lower(&mut self.idle, depth);
+        }
+        // All that a server does below is for its client.
+        if !row.wait.may_be_idle() || row.wait.is_for_client() {
+            lower(&mut self.busy, depth);
+        }
+        match row.wait.reads_pipe() {
+            true => lower(&mut self.pipe, depth),
+            false => lower(&mut self.beside, depth),
+        }
+    }
+
     /// Tells if a thread comes back to a pipe from other waits, all of which are deeper: it serves what comes through it.
     fn is_server(&self) -> bool {
         let both = self.pipe.zip(self.beside);
@@ -60,20 +76,39 @@ fn lower(least: &mut Option<usize>, depth: usize) {
     *least = Some(least.map_or(depth, |least| least.min(depth)));
 }
 
-/// Tells of each row if it is idle, in order. `depths`: how deep each row's wait is in its program, where the stack is complete.
-/// `has_left`: whether a thread has ended, and its program goes on.
-pub(crate) fn mark(
-    rows: &[Row],
-    depths: &[Option<usize>],
-    has_left: impl Fn(&Task) -> bool,
-) -> Vec<bool> {
-    let mut per_thread: HashMap<Thread, u64> = HashMap::new();
-    let mut per_place: HashMap<Place, Sum> = HashMap::new();
-    for row in rows {
+/// Knowledge of threads from all their rows.
+#[derive(Default)]
+struct Habits {
+    /// Time off the CPU, ns.
+    per_thread: HashMap<Thread, u64>,
+    per_place: HashMap<Place, Sum>,
+    outermost: HashMap<Thread, Outermost>,
+}
+
+impl Habits {
+    fn of(rows: &[Row], depths: &[Option<usize>]) -> Self {
+        let mut habits = Self::default();
+        for row in rows {
+            habits.add(row);
+        }
+        for (row, depth) in rows.iter().zip(depths) {
+            let says = !row.wait.is_runnable() && habits.share(row) >= SELDOM;
+            if let Some(depth) = depth.filter(|_| says) {
+                habits
+                    .outermost
+                    .entry(thread(row))
+                    .or_default()
+                    .lower(row, depth);
+            }
+        }
+        habits
+    }
+
+    fn add(&mut self, row: &Row) {
         let ns = row.blocked_ns + row.runqueue_ns;
-        *per_thread.entry(thread(row)).or_default() += ns;
+        *self.per_thread.entry(thread(row)).or_default() += ns;
         if row.user != LEFT_OUT {
-            let place = per_place.entry(place(row)).or_default();
+            let place = self.per_place.entry(place(row)).or_default();
             place.ns += ns;
             if !row.wait.is_runnable() {
                 place.blocked_ns += row.blocked_ns;
@@ -81,48 +116,56 @@ pub(crate) fn mark(
             }
         }
     }
-    let mut outermost: HashMap<Thread, Outermost> = HashMap::new();
-    let share = |row: &Row| {
-        let of_place = per_place.get(&place(row)).map_or(0, |place| place.ns);
-        of_place as f64 / per_thread[&thread(row)].max(1) as f64
-    };
-    for (row, depth) in rows.iter().zip(depths) {
-        let says = !row.wait.is_runnable() && share(row) >= SELDOM;
-        let Some(depth) = depth.filter(|_| says) else {
-            continue;
-        };
-        let outermost = outermost.entry(thread(row)).or_default();
-        if row.wait.may_be_idle() {
-            lower(&mut outermost.idle, depth);
-        }
-        // All that a server does below is for its client.
-        if !row.wait.may_be_idle() || row.wait.is_for_client() {
-            lower(&mut outermost.busy, depth);
-        }
-        match row.wait.reads_pipe() {
-            true => lower(&mut outermost.pipe, depth),
-            false => lower(&mut outermost.beside, depth),
-        }
+
+    /// Share of its thread's time that a row's place has.
+    fn share(&self, row: &Row) -> f64 {
+        let of_place = self.per_place.get(&place(row)).map_or(0, |place| place.ns);
+        of_place as f64 / self.per_thread[&thread(row)].max(1) as f64
     }
-    let is_idle = |(row, depth): (&Row, &Option<usize>)| {
-        if row.user == LEFT_OUT || !(row.wait.may_be_idle() || row.wait.reads_pipe()) {
-            return false;
-        }
-        let place = &per_place[&place(row)];
-        if place.waits == 1 && !row.is_open && has_left(&row.task) {
-            return false;
-        }
-        let is_brisk = place.blocked_ns / place.waits.max(1) < BRISK_NS;
-        let outermost = outermost.get(&thread(row));
+
+    /// Of a row whose wait may be idle, or that reads from a pipe.
+    fn is_home(&self, row: &Row, depth: Option<usize>, is_choice: bool) -> bool {
+        let outermost = self.outermost.get(&thread(row));
+        let is_habit = self.share(row) >= HABIT;
         if row.wait.reads_pipe() {
             let server = outermost.filter(|outermost| outermost.is_server());
             let home = server.and_then(|outermost| outermost.pipe);
-            return !is_brisk && home.is_some() && *depth == home;
+            return home.is_some() && depth == home || !is_choice && is_habit;
         }
         let busy = outermost.and_then(|outermost| outermost.busy);
         let is_below = depth.zip(busy).is_some_and(|(depth, busy)| busy < depth);
-        let is_home = depth.is_some() && *depth == outermost.and_then(|outermost| outermost.idle);
-        !is_brisk && !is_below && (is_home || share(row) >= HABIT)
+        let is_home = depth.is_some() && depth == outermost.and_then(|outermost| outermost.idle);
+        !is_below && (is_home || is_habit)
+    }
+}
+
+/// Tells of each row if it is idle, in order. `depths`: how deep each row's wait is in its program, where the stack is complete.
+/// `is_choice`: threads were asked for. `has_left`: whether the thread of a row has ended after a wait for no condition variable, and
+/// its program goes on: pools let threads go that have waited for long.
+pub(crate) fn mark(
+    rows: &[Row],
+    depths: &[Option<usize>],
+    is_choice: bool,
+    mut has_left: impl FnMut(&Row) -> bool,
+) -> Vec<bool> {
+    let habits = Habits::of(rows, depths);
+    let is_idle = |(row, depth): (&Row, &Option<usize>)| {
+        if row.wait.is_of_no_load() {
+            return true;
+        }
+        if row.user == LEFT_OUT {
+            return false;
+        }
+        if row.wait.is_stopped() {
+            return !is_choice && row.is_open && habits.share(row) >= HABIT;
+        }
+        if !(row.wait.may_be_idle() || row.wait.reads_pipe()) {
+            return false;
+        }
+        let place = &habits.per_place[&place(row)];
+        let is_brisk = place.blocked_ns / place.waits.max(1) < BRISK_NS;
+        let is_only = place.waits == 1 && !row.is_open;
+        !is_brisk && habits.is_home(row, *depth, is_choice) && !(is_only && has_left(row))
     };
     rows.iter().zip(depths).map(is_idle).collect()
 }
@@ -143,6 +186,7 @@ fn place(row: &Row) -> Place {
 #[cfg(test)]
 mod tests {
     use host::waits::{Wait, file_type, flags};
+    use profile::model::Task;
 
     use super::*;
 
@@ -173,7 +217,7 @@ mod tests {
     /// Stacks are called by their depths.
     fn marked(rows: &[Row]) -> Vec<bool> {
         let depths = rows.iter().map(|row| Some(row.user as usize));
-        mark(rows, &depths.collect::<Vec<_>>(), |_| false)
+        mark(rows, &depths.collect::<Vec<_>>(), true, |_| false)
     }
 
     #[test]
@@ -260,6 +304,47 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_of_a_pipe_says_nothing_of_the_machine() {
+        let from_pipe = |tid, count| {
+            let mut row = row(tid, libc::SYS_read, 3, 90 * MS, count);
+            row.wait.file_type = file_type::FIFO;
+            row
+        };
+        let stopped = |tid, is_open| {
+            let mut row = row(tid, libc::SYS_read, 3, 90 * MS, 1);
+            row.wait.flags = flags::STOPPED;
+            row.is_open = is_open;
+            row
+        };
+        let rows = [
+            from_pipe(1, 5),
+            // A token goes to and fro.
+            from_pipe(2, 1000),
+            // Another wait is as long.
+            from_pipe(3, 5),
+            row(3, libc::SYS_fsync, 3, 90 * MS, 5),
+            stopped(4, true),
+            stopped(5, false),
+        ];
+        let of = |is_choice| mark(&rows, &[Some(3); 6], is_choice, |_| false);
+        assert_eq!(of(false), [true, false, false, false, true, false]);
+        assert_eq!(of(true), [false; 6]);
+    }
+
+    #[test]
+    fn a_kernel_thread_that_is_no_load_has_nothing_to_do() {
+        let at = |kernel| {
+            let mut row = row(2, 0, 0, MS, 5);
+            row.wait.flags = flags::KERNEL_THREAD | flags::NOLOAD;
+            row.wait.syscall = -1;
+            row.kernel = kernel;
+            row
+        };
+        let depths = [Some(4), Some(9)];
+        assert_eq!(mark(&[at(4), at(9)], &depths, true, |_| false), [true; 2]);
+    }
+
+    #[test]
     fn a_thread_that_waited_once_and_left_did_not_come_back() {
         let once = row(1, libc::SYS_futex, 3, 90 * MS, 1);
         let twice = row(2, libc::SYS_futex, 3, 90 * MS, 2);
@@ -270,7 +355,7 @@ mod tests {
         let rows = [once, twice, open];
         assert_eq!(marked(&rows), [true, true, true]);
         let depths = [Some(3); 3];
-        assert_eq!(mark(&rows, &depths, |_| true), [false, true, true]);
+        assert_eq!(mark(&rows, &depths, true, |_| true), [false, true, true]);
     }
 
     #[test]
@@ -285,7 +370,10 @@ mod tests {
             ..row(2, 0, 0, ns, 1)
         };
         let rows = [kernel(4, 60 * MS), kernel(9, 40 * MS)];
-        assert_eq!(mark(&rows, &[Some(4), Some(9)], |_| false), [true, false]);
+        assert_eq!(
+            mark(&rows, &[Some(4), Some(9)], true, |_| false),
+            [true, false]
+        );
     }
 
     #[test]
@@ -294,6 +382,6 @@ mod tests {
             row(1, libc::SYS_epoll_pwait, 3, 95 * MS, 5),
             row(1, libc::SYS_ppoll, 7, 5 * MS, 5),
         ];
-        assert_eq!(mark(&rows, &[None, None], |_| false), [true, false]);
+        assert_eq!(mark(&rows, &[None, None], true, |_| false), [true, false]);
     }
 }

@@ -1,53 +1,114 @@
 //! The next question about what threads waited for.
 
-use profile::model::Profile;
+use std::collections::HashMap;
+
+use profile::model::{Profile, Sample};
 use session::chosen;
 use session::next::{Step, is_plain};
 
 use crate::offcputime::answer::Waits;
 use crate::offcputime::args::Args;
+use crate::offcputime::harvest::Accounting;
 
-/// A line for the command that looks at the reason with most of the time of threads that were not idle; `oncpu_ns` of all of them is
-/// looked at if it is more.
+/// Function in which PostgreSQL's backends wait for a lock of a row or a table, by a latch.
+const DATABASE_LOCK: &str = "ProcSleep";
+
+/// A line for the command that looks at the reason with most of the time of threads that were not idle, or at their time on CPUs if it
+/// is more; where nobody waits for anybody, or whoever does cannot be named, at the machine.
 pub(crate) fn next(
     args: &Args,
     profile: &Profile,
-    oncpu_ns: u64,
+    accounting: &Accounting,
+    is_there: fn(u32) -> bool,
+) -> String {
+    let found = step(args, profile, accounting, is_there);
+    found.unwrap_or_else(|| Step::Shortages.line(""))
+}
+
+fn step(
+    args: &Args,
+    profile: &Profile,
+    accounting: &Accounting,
     is_there: fn(u32) -> bool,
 ) -> Option<String> {
     let waits = Waits::of(profile);
+    if waits.are_few(args, accounting) {
+        return None;
+    }
     let (reason, ns) = waits.reason().unwrap_or_default();
-    if oncpu_ns > ns && args.sees_all_waits() {
+    if accounting.oncpu_ns > ns && args.sees_all_waits() {
         let target = chosen::options(&args.targets, is_there)?;
         return Some(Step::CpuTime.line(&target));
     }
+    let pid = waits.process(reason)?;
+    let comm = waits.name(reason, pid)?;
+    // Others of its name may come where a process has ended, and those of a database have the lock.
+    let of_name = |step: Step| is_plain(comm).then(|| step.line(&format!("--comm {comm}")));
     let step = match reason {
-        "" => return None,
         "block-io" if args.targets.command.is_empty() => return Some(Step::Disks.line("")),
         "block-io" => Step::Disks,
-        "throttled" => return Some(Step::Groups.line("")),
-        "futex" | "lock" => Step::Locks,
+        "futex" | "lock" | "file-lock" | "semaphore" => Step::Locks,
         "page-fault" => Step::MajorFaults,
-        "preempted" => Step::RunQueue,
-        _ if args.waker => return None,
+        "preempted" | "throttled" => Step::RunQueue,
+        _ if is_database_lock(profile, reason, pid) => return of_name(Step::Locks),
+        _ if args.waker => {
+            let waker = waker(profile, reason).filter(|pid| is_there(*pid))?;
+            return Some(Step::Waits.line(&format!("-p {waker}")));
+        }
         _ => Step::Wakers,
     };
-    let pid = waits.process(reason)?;
     if is_there(pid) {
         return Some(step.line(&format!("-p {pid}")));
     }
     if !args.targets.command.is_empty() {
         return Some(step.line(&chosen::options(&args.targets, is_there)?));
     }
-    // Others of its name may come where a process has ended.
-    let comm = waits.name(reason, pid)?;
-    is_plain(comm).then(|| step.line(&format!("--comm {comm}")))
+    of_name(step)
+}
+
+/// Looks whether most of a process's time for that reason is in a database's own lock.
+fn is_database_lock(profile: &Profile, reason: &str, pid: u32) -> bool {
+    let is_its = |sample: &&Sample| sample.task.tgid == pid && sample.reason == Some(reason);
+    let (mut all_ns, mut locked_ns) = (0_u64, 0_u64);
+    for sample in profile
+        .samples
+        .iter()
+        .filter(is_its)
+        .filter(|one| !one.idle)
+    {
+        let ns = sample.total();
+        let is_locked = sample
+            .user
+            .iter()
+            .any(|frame| &*frame.name == DATABASE_LOCK);
+        all_ns = all_ns.saturating_add(ns);
+        locked_ns = locked_ns.saturating_add(if is_locked { ns } else { 0 });
+    }
+    locked_ns > all_ns / 2
+}
+
+/// The process that ended most of the time of waits for that reason.
+fn waker(profile: &Profile, reason: &str) -> Option<u32> {
+    let mut times: HashMap<u32, u64> = HashMap::new();
+    let waits = profile.samples.iter().filter(|sample| !sample.idle);
+    for sample in waits.filter(|sample| sample.reason == Some(reason)) {
+        let task = sample.waker.as_ref().and_then(|waker| waker.task.as_ref());
+        if let Some(task) = task {
+            let ns = times.entry(task.tgid).or_default();
+            *ns = ns.saturating_add(sample.total());
+        }
+    }
+    let most = times.into_iter().max_by_key(|(pid, ns)| (*ns, *pid));
+    most.map(|(pid, _)| pid)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use clap::Parser;
-    use profile::model::{Sample, Task};
+    use profile::frame::{Frame, FrameKind};
+    use profile::model::{Task, Waker};
 
     use super::*;
 
@@ -69,20 +130,35 @@ mod tests {
         }
     }
 
-    fn command(samples: &[Sample], oncpu_ns: u64) -> Option<String> {
+    fn frame(name: &str) -> Frame {
+        Frame {
+            name: name.into(),
+            kind: FrameKind::User,
+            inlined: false,
+            module: None,
+            address: 0,
+            line: None,
+        }
+    }
+
+    fn command(samples: &[Sample], oncpu_ns: u64) -> String {
         line(&Args::parse_from(["offcputime"]), samples, oncpu_ns)
     }
 
-    fn line(args: &Args, samples: &[Sample], oncpu_ns: u64) -> Option<String> {
+    fn line(args: &Args, samples: &[Sample], oncpu_ns: u64) -> String {
         let profile = Profile {
             tool: "offcputime",
             values: Vec::new(),
             samples: samples.to_vec(),
             duration_ns: 1,
         };
-        let line = next(args, &profile, oncpu_ns, |pid| pid != 0)?;
+        let accounting = Accounting {
+            oncpu_ns,
+            ..Accounting::default()
+        };
+        let line = next(args, &profile, &accounting, |pid| pid != 0);
         let command = line.strip_prefix("next: ").expect("a command");
-        Some(command.split("   #").next().expect("its end").to_owned())
+        command.split("   #").next().expect("its end").to_owned()
     }
 
     #[test]
@@ -94,29 +170,20 @@ mod tests {
             sample(4, "futex", 60, false),
             sample(5, "block-io", 70, false),
         ];
-        assert_eq!(command(&samples, 10).as_deref(), Some("lockstat -p 4 10"));
-        assert_eq!(command(&samples, 101).as_deref(), Some("profile 10"));
-        assert_eq!(
-            command(&samples[4..], 10).as_deref(),
-            Some("biolatency -P 5 1")
-        );
+        assert_eq!(command(&samples, 10), "lockstat -p 4 10");
+        assert_eq!(command(&samples, 101), "profile 10");
+        assert_eq!(command(&samples[4..], 10), "biolatency -P 5 1");
         let socket = [sample(6, "socket", 5, false)];
-        assert_eq!(
-            command(&socket, 0).as_deref(),
-            Some("offcputime --waker -p 6 10")
-        );
+        assert_eq!(command(&socket, 0), "offcputime --waker -p 6 10");
         let ended = [sample(0, "socket", 5, false)];
-        assert_eq!(
-            command(&ended, 0).as_deref(),
-            Some("offcputime --waker --comm a 10")
-        );
+        assert_eq!(command(&ended, 0), "offcputime --waker --comm a 10");
         let args = Args::parse_from(["offcputime", "--", "make", "-j4"]);
         for (reason, command) in [
             ("futex", "lockstat -- make -j4"),
             ("block-io", "biolatency -P -- make -j4"),
         ] {
             let line = line(&args, &[sample(0, reason, 5, false)], 0);
-            assert_eq!(line.as_deref(), Some(command));
+            assert_eq!(line, command);
         }
         // One that has ended has its own name, whatever others' most is.
         let mut others = vec![sample(0, "socket", 50, false)];
@@ -126,11 +193,11 @@ mod tests {
             others.push(other);
         }
         let wakers = "offcputime --waker --comm a 10";
-        assert_eq!(command(&others, 0).as_deref(), Some(wakers));
+        assert_eq!(command(&others, 0), wakers);
         // Waits that were left out may be longer than the time on CPUs.
         let args = Args::parse_from(["offcputime", "--state", "2"]);
         let one = [sample(5, "block-io", 70, false)];
-        assert_eq!(line(&args, &one, 101).as_deref(), Some("biolatency -P 5 1"));
+        assert_eq!(line(&args, &one, 101), "biolatency -P 5 1");
         // All threads of a process, whatever their names.
         let mut threads = vec![sample(8, "futex", 40, false)];
         for name in ["one", "two"] {
@@ -138,9 +205,40 @@ mod tests {
             thread.task.comm = name.into();
             threads.push(thread);
         }
-        assert_eq!(command(&threads, 0).as_deref(), Some("lockstat -p 7 10"));
+        assert_eq!(command(&threads, 0), "lockstat -p 7 10");
         // Nobody waits for another.
-        assert_eq!(command(&samples[..2], 1000).as_deref(), Some("profile 10"));
-        assert_eq!(command(&samples[..2], 0), None);
+        assert_eq!(command(&samples[..2], 1000), "profile 10");
+        assert_eq!(command(&samples[..2], 0), "pressure 5 1");
+    }
+
+    #[test]
+    fn whoever_wakes_is_looked_at_after_its_sleepers() {
+        let mut waits = [sample(1, "pipe", 9, false), sample(2, "pipe", 8, false)];
+        let args = Args::parse_from(["offcputime", "--waker"]);
+        assert_eq!(line(&args, &waits, 0), "pressure 5 1", "interrupts alone");
+        waits[1].waker = Some(Arc::new(Waker {
+            task: Some(Task {
+                comm: "b".into(),
+                tgid: 77,
+                tid: 78,
+            }),
+            user: [].into(),
+            user_end: None,
+            kernel: [].into(),
+        }));
+        assert_eq!(line(&args, &waits, 0), "offcputime -p 77 10");
+    }
+
+    #[test]
+    fn locks_of_all_kinds_lead_to_their_holders() {
+        for reason in ["futex", "lock", "file-lock", "semaphore"] {
+            let waits = [sample(4, reason, 9, false)];
+            assert_eq!(command(&waits, 0), "lockstat -p 4 10");
+        }
+        let mut wait = sample(4, "epoll", 9, false);
+        wait.user = [frame("main"), frame(DATABASE_LOCK)].into();
+        assert_eq!(command(&[wait], 0), "lockstat --comm a 10");
+        let quota = [sample(4, "throttled", 9, false)];
+        assert_eq!(command(&quota, 0), "runqlat -p 4 5 1");
     }
 }

@@ -7,8 +7,9 @@ use anyhow::{Context, Result};
 use budget::Estimate;
 use budget::cost::Cost;
 use profile::folded::{self, FoldedOptions, Idle, Written};
+use profile::frame::Frame;
 use profile::listing::{self, ListOptions};
-use profile::model::{Profile, Sample, Task, ValueType};
+use profile::model::{Profile, Sample, ValueType};
 use profile::text::{WIDTH, sentence};
 use profile::write::Meta;
 use profile::{ends, json, reasons, units};
@@ -65,16 +66,26 @@ pub(crate) fn report(
     Ok(closing(harvest, &profile, stacks, cost, dropped))
 }
 
-/// Says that a thread has ended and its program goes on.
-fn has_left(task: &Task) -> bool {
-    let program = Path::new("/proc").join(task.tgid.to_string());
-    let thread = program.join("task").join(task.tid.to_string());
-    task.tid != 0 && program.exists() && !thread.exists()
+/// Parts of the names of functions that wait for a condition variable.
+const CONDITIONS: [&str; 3] = ["cond_", "condvar", "condition"];
+
+/// Says that a thread has ended after a wait for no condition variable, and its program goes on.
+fn has_left(row: &Row, stacks: &mut StackTable) -> bool {
+    let program = Path::new("/proc").join(row.task.tgid.to_string());
+    let thread = program.join("task").join(row.task.tid.to_string());
+    let has_left = row.task.tid != 0 && program.exists() && !thread.exists();
+    let is_condition = |frame: &Frame| {
+        let name = frame.name.to_ascii_lowercase();
+        CONDITIONS.iter().any(|part| name.contains(part))
+    };
+    has_left && !stacks.user_names(row.user).iter().any(is_condition)
 }
 
 fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profile {
     let depths: Vec<Option<usize>> = harvest.rows.iter().map(|row| depth(row, stacks)).collect();
-    let idle = idle::mark(&harvest.rows, &depths, has_left);
+    let idle = idle::mark(&harvest.rows, &depths, !args.targets.are_all(), |row| {
+        has_left(row, stacks)
+    });
     let samples = harvest.rows.iter().zip(idle).map(|(row, idle)| Sample {
         task: row.task.clone(),
         reason: Some(row.wait.reason().name()),
@@ -181,10 +192,8 @@ fn write_human(
         color: args.common.uses_color(),
     };
     listing::write(profile, &options, out)?;
-    match next::next(args, profile, accounting.oncpu_ns, session::next::is_there) {
-        Some(line) => writeln!(out, "\n{line}"),
-        None => Ok(()),
-    }
+    let next = next::next(args, profile, accounting, session::next::is_there);
+    writeln!(out, "\n{next}")
 }
 
 /// Time blocked of threads with nothing to do.

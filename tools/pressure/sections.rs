@@ -150,6 +150,7 @@ fn what(waiting: &Waiting) -> &'static str {
         Reason::MessageQueue => "message queues",
         Reason::KernelWork => "work of the kernel",
         Reason::Eventfd => "events (eventfd)",
+        Reason::Device => "terminals or other devices",
         Reason::Inotify => "changes of files",
         Reason::Wait => "children or signals",
         _ => "something else",

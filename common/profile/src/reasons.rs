@@ -10,7 +10,7 @@ use crate::text::percent;
 use crate::units;
 
 /// Every reason that tools of this project give.
-pub const WORDS: [&str; 19] = [
+pub const WORDS: [&str; 21] = [
     "futex",
     "lock",
     "block-io",
@@ -23,12 +23,14 @@ pub const WORDS: [&str; 19] = [
     "semaphore",
     "eventfd",
     "inotify",
+    "device",
     "msg-queue",
     "kernel-work",
     "sleep",
     "wait",
     "preempted",
     "throttled",
+    "stopped",
     "other",
 ];
 
@@ -42,6 +44,8 @@ fn note(reason: &str) -> &'static str {
         "wait" => "for a child or a signal",
         "preempted" => "by others, in the run queue",
         "throttled" => "out of CPU quota",
+        "device" => "a terminal, or its like",
+        "stopped" => "by signal or debugger",
         _ => "",
     }
 }

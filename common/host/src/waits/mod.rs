@@ -68,6 +68,8 @@ pub enum Reason {
     Eventfd,
     /// Changes of files.
     Inotify,
+    /// A terminal, or another character device.
+    Device,
     /// A System V or POSIX message queue.
     MessageQueue,
     /// Work that the kernel has put off, as `close` does for `inotify`.
@@ -80,6 +82,8 @@ pub enum Reason {
     Preempted,
     /// Its control group's CPU quota.
     Throttled,
+    /// To be let go on, after a signal or by a debugger.
+    Stopped,
     /// None of these.
     Other,
 }
@@ -100,12 +104,14 @@ impl Reason {
             Self::Semaphore => "semaphore",
             Self::Eventfd => "eventfd",
             Self::Inotify => "inotify",
+            Self::Device => "device",
             Self::MessageQueue => "msg-queue",
             Self::KernelWork => "kernel-work",
             Self::Sleep => "sleep",
             Self::Wait => "wait",
             Self::Preempted => "preempted",
             Self::Throttled => "throttled",
+            Self::Stopped => "stopped",
             Self::Other => "other",
         }
     }
@@ -165,7 +171,7 @@ impl Wait {
             };
         }
         if self.has(flags::STOPPED) {
-            return Reason::Other;
+            return Reason::Stopped;
         }
         let in_syscall = self.syscall >= 0 && !self.has(flags::KERNEL_THREAD);
         if in_syscall && self.calls(syscalls::FUTEX) {
@@ -222,6 +228,7 @@ impl Wait {
             file_type::INOTIFY => Reason::Inotify,
             file_type::TIMERFD => Reason::Sleep,
             file_type::SIGNALFD => Reason::Wait,
+            file_type::CHARACTERS => Reason::Device,
             on_disk if uninterruptible && file_type::ON_DISK.contains(&on_disk) => Reason::BlockIo,
             _ => Reason::Other,
         }
@@ -243,8 +250,21 @@ impl Wait {
         self.calls(syscalls::RECEIVE) && self.file_type == file_type::FIFO && !self.is_runnable()
     }
 
-    fn is_on_anonymous_inode(self) -> bool {
-        (file_type::EVENTFD..=file_type::SIGNALFD).contains(&self.file_type) || self.file_type == 0
+    /// Tells if it reads what somebody else makes happen: events of an anonymous inode, characters that a person types.
+    fn reads_events(self) -> bool {
+        let is_anonymous = (file_type::EVENTFD..=file_type::SIGNALFD).contains(&self.file_type);
+        let has_events = is_anonymous || [0, file_type::CHARACTERS].contains(&self.file_type);
+        has_events && self.calls(&[libc::SYS_read])
+    }
+
+    /// Tells if a signal or a debugger has stopped the thread.
+    pub fn is_stopped(self) -> bool {
+        self.has(flags::STOPPED)
+    }
+
+    /// Tells if the kernel counts it for no load: a kernel thread with nothing to do.
+    pub fn is_of_no_load(self) -> bool {
+        self.has(flags::KERNEL_THREAD) && self.has(flags::NOLOAD)
     }
 
     /// Tells if it is a kernel thread's.
@@ -271,7 +291,7 @@ impl Wait {
             || self.calls(syscalls::ACCEPT)
             || self.calls(syscalls::WAIT)
             || self.calls(syscalls::VFORK)
-            || (self.calls(&[libc::SYS_read]) && self.is_on_anonymous_inode())
+            || self.reads_events()
             || self.is_for_client()
     }
 }

@@ -114,8 +114,24 @@ fn no_system_call_means_a_fault() {
             ..fault
         }
         .reason(),
-        Reason::Other
+        Reason::Stopped
     );
+}
+
+#[test]
+fn a_terminal_is_a_device_whose_reader_may_be_idle() {
+    let of = |syscall: libc::c_long| Wait {
+        syscall: syscall.try_into().expect("a small number"),
+        file_type: file_type::CHARACTERS,
+        ..Wait::default()
+    };
+    for (syscall, is_idle) in [(libc::SYS_read, true), (libc::SYS_ioctl, false)] {
+        let wait = of(syscall);
+        assert_eq!(
+            (wait.reason(), wait.may_be_idle()),
+            (Reason::Device, is_idle)
+        );
+    }
 }
 
 #[test]
