@@ -6,7 +6,7 @@ use crate::folded::Idle;
 use crate::frame::Frame;
 use crate::model::Sample;
 
-/// Equal stacks of a process's threads, added up.
+/// Equal stacks of threads that have one name, added up.
 #[derive(Debug)]
 pub struct Heavy<'a> {
     /// One of the samples, for all that they share.
@@ -17,6 +17,8 @@ pub struct Heavy<'a> {
     pub count: u64,
     /// Threads that had this stack.
     pub tids: BTreeSet<u32>,
+    /// Their processes.
+    pub tgids: BTreeSet<u32>,
 }
 
 impl Heavy<'_> {
@@ -28,7 +30,7 @@ impl Heavy<'_> {
 }
 
 /// Stacks are the same when their names are: addresses and lines inside a function do not matter to people.
-type Key<'a> = (&'a str, u32, Option<&'static str>, bool, Vec<&'a str>);
+type Key<'a> = (&'a str, Option<&'static str>, bool, Vec<&'a str>);
 
 /// Samples that a choice about idle ones leaves in view.
 pub fn in_view(samples: &[Sample], idle: Idle) -> Vec<&Sample> {
@@ -51,6 +53,7 @@ pub fn heaviest<'a>(samples: &[&'a Sample]) -> Vec<Heavy<'a>> {
                 values: vec![0; sample.values.len()],
                 count: 0,
                 tids: BTreeSet::new(),
+                tgids: BTreeSet::new(),
             });
             stacks.len() - 1
         });
@@ -60,6 +63,7 @@ pub fn heaviest<'a>(samples: &[&'a Sample]) -> Vec<Heavy<'a>> {
         }
         stack.count = stack.count.saturating_add(sample.count);
         stack.tids.insert(sample.task.tid);
+        stack.tgids.insert(sample.task.tgid);
     }
     let name = |stack: &Heavy<'a>| (&*stack.sample.task.comm, stack.sample.task.tgid);
     stacks.sort_by(|a, b| {
@@ -72,13 +76,7 @@ pub fn heaviest<'a>(samples: &[&'a Sample]) -> Vec<Heavy<'a>> {
 
 fn key(sample: &Sample) -> Key<'_> {
     let task = &sample.task;
-    (
-        &task.comm,
-        task.tgid,
-        sample.reason,
-        sample.idle,
-        names(sample),
-    )
+    (&task.comm, sample.reason, sample.idle, names(sample))
 }
 
 /// Every name of a sample's stacks in order, parts told apart by empty names.

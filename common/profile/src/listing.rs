@@ -123,12 +123,15 @@ impl<W: Write> List<'_, W> {
     fn heading(&self, stack: &Heavy<'_>, all: u64) -> String {
         let task = &stack.sample.task;
         let total = stack.total();
-        let pid = match task.tgid {
-            0 => "?".into(),
-            tgid => tgid.to_string(),
+        let whose = match (stack.tgids.len(), task.tgid) {
+            (1, 0) => "pid ?".into(),
+            (1, tgid) => format!("pid {tgid}"),
+            (n, _) => format!("{n} processes"),
         };
+        let is_one_each = stack.tgids.len() > 1 && stack.tids.len() == stack.tgids.len();
         let threads = match (stack.tids.len(), stack.tids.first()) {
             (1, None | Some(0)) => String::new(),
+            _ if is_one_each => String::new(),
             (1, Some(tid)) if *tid == task.tgid => String::new(),
             (1, Some(tid)) => format!(", tid {tid}"),
             (n, _) => format!(", {n} threads"),
@@ -136,7 +139,7 @@ impl<W: Write> List<'_, W> {
         let value = self.value(total);
         let share = percent(total, all);
         let comm = terminal(&task.comm);
-        let mut heading = format!("{value}  {share}  {comm} (pid {pid}{threads})");
+        let mut heading = format!("{value}  {share}  {comm} ({whose}{threads})");
         if let Some(reason) = stack.sample.reason {
             heading += &format!("  {reason}");
         }
@@ -247,5 +250,66 @@ impl<W: Write> List<'_, W> {
         let plural = if threads.len() == 1 { "" } else { "s" };
         let idle = format!("[idle] {value} in {n} thread{plural} with nothing to do");
         self.note([idle, "(--idle show lists them)".into()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Task, ValueType};
+
+    fn headings(tasks: &[(u32, u32)]) -> Vec<String> {
+        let samples = tasks.iter().map(|&(tgid, tid)| Sample {
+            task: Task {
+                comm: "cc1".into(),
+                tgid,
+                tid,
+            },
+            reason: None,
+            user: [].into(),
+            user_end: None,
+            kernel: [].into(),
+            waker: None,
+            idle: false,
+            count: 1,
+            values: vec![1],
+        });
+        let profile = Profile {
+            tool: "profile",
+            values: vec![ValueType {
+                name: "samples",
+                unit: "count",
+            }],
+            samples: samples.collect(),
+            duration_ns: 1,
+        };
+        let options = ListOptions {
+            top: 10,
+            idle: Idle::Show,
+            is_time: false,
+            split: false,
+            whole: false,
+            color: false,
+        };
+        let mut text = Vec::new();
+        write(&profile, &options, &mut text).expect("a vector");
+        let text = String::from_utf8(text).expect("text");
+        let headings = text.lines().filter(|line| line.contains("cc1"));
+        headings.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn processes_of_one_name_stand_together() {
+        for (tasks, whose) in [
+            (&[(7, 7)][..], "(pid 7)"),
+            (&[(7, 8)], "(pid 7, tid 8)"),
+            (&[(7, 7), (7, 8)], "(pid 7, 2 threads)"),
+            (&[(7, 7), (9, 9)], "(2 processes)"),
+            (&[(7, 7), (7, 8), (9, 9)], "(2 processes, 3 threads)"),
+        ] {
+            let found = headings(tasks);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].ends_with(&format!("cc1 {whose}")), "{found:?}");
+        }
     }
 }
