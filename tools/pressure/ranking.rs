@@ -106,7 +106,7 @@ fn submitted(party: &Party) -> String {
     let used = &party.account;
     let ios = units::counted(used.ios, "I/Os");
     match (used.ios, used.read_bytes, used.written_bytes) {
-        (_, 0, 0) => format!("{ios}, no data of its own (write-back/flush/discard)"),
+        (_, 0, 0) => format!("{ios} (flush or others' data)"),
         (0, 0, _) => "dirtied only, written by others".into(),
         (0, ..) => "not through a disk of this machine".into(),
         _ => ios,
@@ -189,10 +189,7 @@ mod tests {
         assert_eq!(name(7, 4096), pair("4.00 KiB", "db 1, 7 I/Os"));
         assert_eq!(
             name(1, 0),
-            pair(
-                "0 B",
-                "db 1, 1 I/O, no data of its own (write-back/flush/discard)"
-            )
+            pair("0 B", "db 1, 1 I/O (flush or others' data)")
         );
         assert_eq!(
             name(0, 4096),

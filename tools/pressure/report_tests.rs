@@ -315,6 +315,20 @@ fn without_psi_waiting_tasks_rank() {
 }
 
 #[test]
+fn whoever_submits_others_data_is_told_why_there_are_no_bytes() {
+    let mut interval = example();
+    interval.psi[2] = lost(SECOND_NS, SECOND_NS);
+    for party in &mut interval.culprits {
+        party.comm = "kworker/u128:17".into();
+        party.tgid = Some(4_194_304);
+        party.account.ios = MANY;
+    }
+    let text = text(&interval, Look::default());
+    let row = "0 B  kworker/u128:17 4194304, 12,345,678 I/Os (flush or others' data)";
+    assert!(text.contains(row), "{text}");
+}
+
+#[test]
 fn no_line_is_too_long_whatever_the_names_are() {
     let disks = ["nvme0n1", &"\u{1b}".repeat(31)];
     for (comm, (path, disk)) in COMMS.iter().flat_map(|comm| {

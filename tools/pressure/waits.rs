@@ -2,6 +2,7 @@
 //! event; sums are estimates.
 
 use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -54,6 +55,8 @@ pub(crate) struct Waits {
 pub(crate) struct Looks {
     rounds: Rounds,
     threads: HashMap<(u32, u32), Thread>,
+    /// Names of processes that waited, by ID, from when they were first seen to: some end before the report.
+    names: HashMap<u32, Arc<str>>,
 }
 
 /// Knowledge of a thread.
@@ -82,6 +85,7 @@ impl Looks {
         Self {
             rounds: Rounds::new(std::process::id()),
             threads: HashMap::new(),
+            names: HashMap::new(),
         }
     }
 
@@ -98,6 +102,12 @@ impl Looks {
             for tid in tids {
                 let thread = self.threads.entry((tgid, tid)).or_default();
                 thread.look_again(tgid, tid, now_ns);
+                if !thread.seen.is_empty()
+                    && let Entry::Vacant(entry) = self.names.entry(tgid)
+                    && let Some(name) = comm_of(tgid)
+                {
+                    entry.insert(name);
+                }
             }
         }
         slice.end();
@@ -124,23 +134,27 @@ impl Looks {
                 sum.1.insert(*tid);
             }
         }
+        let rows = sums.into_iter();
+        let rows = rows.map(|((tgid, reason, is_lock), (at_a_time, tids))| {
+            // It may have become another program since.
+            let name = comm_of(tgid).or_else(|| self.names.get(&tgid).cloned());
+            Waiting {
+                tgid,
+                comm: name.unwrap_or_else(|| "[exited]".into()),
+                reason,
+                is_lock,
+                threads: tids.len() as u64,
+                at_a_time,
+            }
+        });
+        let mut rows: Vec<Waiting> = rows.collect();
         let rounds = &self.rounds;
         self.threads.retain(|(tgid, _), thread| {
             let may_be_there = thread.begin_interval() || rounds.may_miss_threads_of(*tgid);
             may_be_there && rounds.knows(*tgid)
         });
+        self.names.retain(|tgid, _| rounds.knows(*tgid));
         self.rounds.begin_interval();
-        let rows = sums
-            .into_iter()
-            .map(|((tgid, reason, is_lock), (at_a_time, tids))| Waiting {
-                tgid,
-                comm: comm_of(tgid).unwrap_or_else(|| "[exited]".into()),
-                reason,
-                is_lock,
-                threads: tids.len() as u64,
-                at_a_time,
-            });
-        let mut rows: Vec<Waiting> = rows.collect();
         rows.rank_by(|a, b| {
             let key = |row: &Waiting| (Reverse(row.tgid), row.reason, row.is_lock);
             b.at_a_time
