@@ -105,6 +105,7 @@ const OTHERS: &[(&[u8], &str)] = &[
     (b"Attaching 1 probe...\n\n@[\n    schedule+46\n    do_nanosleep+113\n]: 12\n", "a map of bpftrace's"),
     (b"CPU     ID                    FUNCTION:NAME\n  8  35077  :tick-60s\n", "DTrace's stacks"),
     (b"\n\n              genunix`syscall_mstate+0x5e\n              unix`0xfb\n                5\n", "DTrace's stacks"),
+    (b"\t    5581e2d4c1a9 fib\n\t    7f0a12b4d24a main\n\n", "perf script text without the samples' own lines"),
     (b"{\"version\":3,\"sources\":[],\"mappings\":\"AAAA\"}", "a source map"),
     (b"File: a\nType: cpu\nShowing nodes accounting for 1s, 100% of 1s total\n", "pprof's text"),
     (b"Active filters:\n   focus=[12]00\n", "pprof's text"),

@@ -23,6 +23,8 @@ enum Shape {
     Keys(&'static [&'static str]),
     /// DTrace's stacks: a frame a line, and below them a line with their number.
     Dtrace,
+    /// Frames of `perf script` alone: an address and a name a line.
+    PerfFrames,
 }
 
 const TO_PPROF: &str = "go tool pprof -proto -output OUT.pb.gz FILE makes one of it that is";
@@ -189,6 +191,11 @@ const FORMATS: &[Format] = &[
         name: "DTrace's stacks",
         remedy: FOLDS_DTRACE,
     },
+    format(
+        Shape::PerfFrames,
+        "perf script text without the samples' own lines",
+        "perf script -F comm,pid,tid,time,event,ip,sym,dso prints them",
+    ),
 ];
 
 type Text = &'static str;
@@ -250,6 +257,7 @@ impl Shape {
                 is_json && all.iter().all(|key| has(key).is_some())
             }
             Self::Dtrace => is_dtrace(text),
+            Self::PerfFrames => are_perf_frames(start),
         }
     }
 }
@@ -278,6 +286,19 @@ fn is_dtrace(text: &[u8]) -> bool {
         frames += usize::from(line.contains(&b'`'));
     }
     false
+}
+
+/// Looks at the first lines; the last one may be cut.
+fn are_perf_frames(start: &[u8]) -> bool {
+    let lines = split(start).filter(|line| !line.trim_ascii().is_empty());
+    let is_frame = |line: &[u8]| {
+        let mut words = line.trim_ascii().splitn(2, |byte| *byte == b' ');
+        let address = words.next().unwrap_or_default();
+        let is_address = address.len() >= 4 && address.iter().all(u8::is_ascii_hexdigit);
+        line[0].is_ascii_whitespace() && is_address && words.next().is_some()
+    };
+    let mut lines = lines.take(3).peekable();
+    lines.peek().is_some() && lines.all(is_frame)
 }
 
 /// Why a file that begins so is refused; `None`: it is of no format that is known here.
