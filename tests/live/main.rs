@@ -84,6 +84,7 @@ mod shortages;
 
 mod soak;
 mod soak_loads;
+mod stressors;
 mod stuck_files;
 mod supervised;
 mod symbols;

@@ -221,6 +221,10 @@ impl Wait {
         if uninterruptible && self.calls(syscalls::KERNEL_WORK) {
             return Reason::KernelWork;
         }
+        // A FIFO is open when both ends are.
+        if !uninterruptible && self.calls(syscalls::OPEN) {
+            return Reason::Pipe;
+        }
         match self.file_type {
             file_type::FIFO => Reason::Pipe,
             file_type::SOCKET | file_type::ACCEPTED => Reason::Socket,

@@ -119,6 +119,28 @@ fn no_system_call_means_a_fault() {
 }
 
 #[test]
+fn calls_that_do_something_else_than_wait_have_reasons_for_it() {
+    const UNINTERRUPTIBLE: u8 = flags::UNINTERRUPTIBLE;
+    for (syscall, flags, reason) in [
+        (libc::SYS_openat, 0, Reason::Pipe),
+        (libc::SYS_openat, UNINTERRUPTIBLE, Reason::Other),
+        (
+            libc::SYS_sched_setaffinity,
+            UNINTERRUPTIBLE,
+            Reason::KernelWork,
+        ),
+        (libc::SYS_io_destroy, UNINTERRUPTIBLE, Reason::KernelWork),
+    ] {
+        let wait = Wait {
+            syscall: syscall.try_into().expect("a small number"),
+            flags,
+            ..Wait::default()
+        };
+        assert_eq!(wait.reason(), reason, "{syscall}");
+    }
+}
+
+#[test]
 fn a_terminal_is_a_device_whose_reader_may_be_idle() {
     let of = |syscall: libc::c_long| Wait {
         syscall: syscall.try_into().expect("a small number"),
