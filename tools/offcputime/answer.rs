@@ -24,11 +24,15 @@ pub(crate) struct Waits<'a> {
     pub(crate) all_ns: u64,
     /// Idle waits, in which threads have nothing to do.
     idle_ns: u64,
+    window_ns: u64,
 }
 
 impl<'a> Waits<'a> {
     pub(crate) fn of(profile: &'a Profile) -> Self {
-        let mut waits = Self::default();
+        let mut waits = Self {
+            window_ns: profile.duration_ns,
+            ..Self::default()
+        };
         for sample in &profile.samples {
             let (task, ns) = (&sample.task, sample.total());
             if task.tid == task.tgid {
@@ -88,10 +92,10 @@ impl<'a> Waits<'a> {
         }
     }
 
-    /// Tells if threads had next to nothing to do: all that they ran and waited for others is below one hundredth of their time.
+    /// Tells if threads had next to nothing to do: together they ran, or waited for others, for less than one hundredth of the window.
     pub(crate) fn are_few(&self, args: &Args, accounting: &Accounting) -> bool {
         let busy_ns = self.all_ns.saturating_add(accounting.oncpu_ns);
-        args.sees_all_waits() && self.idle_ns > 0 && busy_ns < accounting.lifetime_ns / 100
+        args.sees_all_waits() && self.idle_ns > 0 && busy_ns < self.window_ns / 100
     }
 
     /// A wait as a sentence without its end.

@@ -46,7 +46,7 @@ fn threads_with_nothing_to_do_have_that_as_their_answer() {
         tool: "offcputime",
         values: Vec::new(),
         samples: vec![idle, sample("server", 7, 7, "preempted", 60)],
-        duration_ns: 1,
+        duration_ns: 10_000_000_000,
     };
     let accounting = Accounting {
         threads: 1,
