@@ -7,7 +7,7 @@ use profile::rank::Rank;
 use profile::text::{WIDTH, columns, comm, fit, sentence};
 use profile::units;
 
-use crate::lockstat::headline::{UNKNOWN, is_contention, is_guess, like, worst};
+use crate::lockstat::headline::{UNKNOWN, is_contention, is_guess, is_little, like, worst};
 use crate::lockstat::row::{For, LockRow, SURE};
 use crate::lockstat::table::label;
 
@@ -24,6 +24,13 @@ pub(crate) fn lines(rows: &[LockRow], window_ns: u64) -> Vec<String> {
     let (all_ns, locks) = alike.clone().fold((0, 0), |(ns, locks), row| {
         (ns + row.total_ns, locks + row.locks)
     });
+    if is_lock && is_little(all_ns, window_ns) {
+        let time = units::thread_time(all_ns);
+        let locks = units::counted(locks, "locks");
+        let waited = format!("No lock matters: threads waited {time} for {locks}");
+        let parts = [waited, format!("in {}", units::duration(window_ns))];
+        return sentence(&parts, "", WIDTH);
+    }
     let is_futex = alike.clone().all(|row| row.identity.is_futex());
     let share = |row: &LockRow| 100.0 * row.total_ns as f64 / all_ns.max(1) as f64;
     let mut parts = Vec::new();

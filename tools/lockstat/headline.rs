@@ -36,3 +36,8 @@ pub(crate) fn is_contention(row: &LockRow) -> bool {
 pub(crate) fn is_guess(row: &LockRow) -> bool {
     row.confidence < SURE && row.class != UNKNOWN
 }
+
+/// Looks whether all waits together are nobody's trouble: no more than a hundredth of one thread's time.
+pub(crate) fn is_little(all_ns: u64, window_ns: u64) -> bool {
+    all_ns <= window_ns / 100
+}

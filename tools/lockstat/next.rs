@@ -6,7 +6,7 @@ use session::chosen;
 use session::next::{Step, in_remark};
 
 use crate::lockstat::args::Args;
-use crate::lockstat::headline::{like, worst};
+use crate::lockstat::headline::{is_little, like, worst};
 use crate::lockstat::row::{Holder, LockRow, Side};
 use crate::lockstat::table::by_thread;
 
@@ -19,9 +19,8 @@ pub(crate) fn next(
 ) -> String {
     let chosen = chosen::options(&args.targets, is_there);
     let all_ns = |worst: &LockRow| like(rows, worst).map(|row| row.total_ns).sum::<u64>();
-    // Less than a hundredth of one thread's time is nobody's trouble.
-    let least_ns = window_ns / 100;
-    let Some(row) = worst(rows).filter(|worst| all_ns(worst) > least_ns) else {
+    let is_trouble = |worst: &&LockRow| !is_little(all_ns(worst), window_ns);
+    let Some(row) = worst(rows).filter(is_trouble) else {
         return match chosen {
             Some(chosen) => Step::Waits.line_for(&chosen, "where threads wait instead"),
             None => Step::Shortages.line(""),
