@@ -204,7 +204,7 @@ fn fight(percent: &str, is_stopped: bool) -> Fight {
     let pid = workload.pid();
     let options = format!("-U -p {pid} -j --strict --max-overhead {percent}");
     // No log has room for all events under the pipes.
-    let engines = &[Engine::Scheduler, Engine::Calls];
+    let engines = &[Engine::Scheduler, Engine::LockCalls];
     let below = (!is_stopped).then(|| Below::attach_to(engines, pid).expect("the oracle"));
     let mut tool = on_time("lockstat", &options);
     let all_probes = probes(&tool);

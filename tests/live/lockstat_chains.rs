@@ -10,14 +10,21 @@ use crate::traced::logged;
 
 const CHAIN: &str = include_str!("../workloads/locks/chain.c");
 
-/// Runs a program under lockstat: what it says of itself, what lockstat says, and what the kernel did.
+/// Runs a program under lockstat: what it says of itself, what lockstat says, and what the kernel did. Somebody else has an eye on the
+/// same calls, of another process, already.
 fn run(source: &str, options: &str) -> (Vec<Value>, Output, Logs) {
     let program = locks(source, "");
     let mut workload = program.start("");
     let args = format!("-U -p {} {options}", workload.pid());
+    let neighbour = Tool::attached("lockstat", format!("-U -p {}", std::process::id()));
     let start = || Tool::start("lockstat", args);
-    let (output, said, logs) = logged(&[Engine::Scheduler, Engine::Calls], start, &mut workload);
+    let (output, said, logs) = logged(
+        &[Engine::Scheduler, Engine::LockCalls],
+        start,
+        &mut workload,
+    );
     workload.finish();
+    neighbour.end();
     (said, output, logs)
 }
 

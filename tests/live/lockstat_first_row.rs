@@ -31,7 +31,7 @@ fn a_team_waits_at_its_barrier_for_the_one_with_more_to_do() {
     let mut team = Workload::spawn("locks", command);
     let pid = team.pid();
     let start = || Tool::start("lockstat", format!("-j -p {pid}"));
-    let (output, results, logs) = logged(&[Engine::Scheduler, Engine::Calls], start, &mut team);
+    let (output, results, logs) = logged(&[Engine::Scheduler, Engine::LockCalls], start, &mut team);
     team.finish();
     let report = output.report();
     let locks = list(&report, "locks");
@@ -86,7 +86,7 @@ fn a_critical_section_is_a_lock() {
     let mut team = Workload::spawn("locks", command);
     let pid = team.pid();
     let start = || Tool::start("lockstat", format!("-U -j -p {pid}"));
-    let (output, results, logs) = logged(&[Engine::Scheduler, Engine::Calls], start, &mut team);
+    let (output, results, logs) = logged(&[Engine::Scheduler, Engine::LockCalls], start, &mut team);
     team.finish();
     let report = output.report();
     let locks = list(&report, "locks");

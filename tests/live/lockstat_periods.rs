@@ -21,7 +21,11 @@ fn watched(program: &Program, options: &str) -> Watched {
     let mut workload = program.start("");
     let args = format!("-U -j -i 500ms -p {} {options}", workload.pid());
     let start = || Tool::start("lockstat", args);
-    let (output, said, logs) = logged(&[Engine::Scheduler, Engine::Calls], start, &mut workload);
+    let (output, said, logs) = logged(
+        &[Engine::Scheduler, Engine::LockCalls],
+        start,
+        &mut workload,
+    );
     workload.finish();
     let of_thread =
         |thread: &Value| waits(&logs, id(thread, "tid"), u64::MAX).expect("logs that agree");

@@ -142,7 +142,7 @@ pub(crate) fn account_among(mut program: Workload, args: &str) -> Account {
         asleep = sleepers(pid);
         Tool::start("lockstat", format!("{COMMON} {args}"))
     };
-    let engines = &[Engine::Scheduler, Engine::Calls];
+    let engines = &[Engine::Scheduler, Engine::LockCalls];
     let (output, results, logs) = logged(engines, start, &mut program);
     program.finish();
     Account {

@@ -18,7 +18,7 @@ fn processes_that_wait_for_one_row_are_shown_where_they_do() {
     run(server.command("psql").args(["-q", "-c", table, "postgres"]));
     let folded = server.dir.path().join("waits.folded");
     let options = "-U -j --class sem,unknown --comm postgres -o";
-    let below = Below::attach(&[Engine::Scheduler, Engine::Calls]).expect("the oracle");
+    let below = Below::attach(&[Engine::Scheduler, Engine::LockCalls]).expect("the oracle");
     let tool = Tool::attached("lockstat", format!("{options} {}", folded.display()));
     let around = below.around().expect("the oracle");
     server.one_hot_row();

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, ProgramImpl};
+use loader::tracefs;
 use memmap2::{Mmap, MmapOptions};
 use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE, perf_event_attr};
 
@@ -32,6 +33,8 @@ pub enum Engine {
     Wakings,
     /// System calls.
     Calls,
+    /// The same for tools that have an eye on the calls in which threads wait for locks, each by its own event.
+    LockCalls,
     /// Waits for locks of the kernel's (Linux 5.19).
     Locks,
     /// Block requests (Linux 6.5).
@@ -48,6 +51,12 @@ impl Engine {
             Self::Switches => &["log_switch"],
             Self::Wakings => &["log_waking"],
             Self::Calls => &["log_call", "log_return"],
+            Self::LockCalls => &[
+                "log_call",
+                "log_return",
+                "log_call_apart",
+                "log_return_apart",
+            ],
             Self::Locks => &["log_contention", "log_contended"],
             Self::Ticks => &["log_tick"],
             Self::Requests => &["log_started", "log_issued", "log_completed", "log_done"],
@@ -58,7 +67,8 @@ impl Engine {
 /// An attached log.
 pub struct Log {
     skel: OracleSkel<'static>,
-    clocks: Vec<Link>,
+    /// To clocks, and to calls' own events.
+    links: Vec<Link>,
     engines: &'static [Engine],
     process: Option<u32>,
     /// In the kernel's hands: a part for each CPU.
@@ -91,14 +101,20 @@ impl Log {
         rodata.events_of_cpu = u32::try_from(of_cpu)?;
         rodata.process = process.unwrap_or(0);
         open.maps.events.set_max_entries(u32::try_from(EVENTS)?)?;
+        open.progs.log_call_apart.set_autoattach(false);
+        open.progs.log_return_apart.set_autoattach(false);
         let mut skel = open.load().context("load the oracle")?;
         let fd = skel.maps.events.as_fd().as_raw_fd();
         // SAFETY: the map lives as long as its mapping; what programs write there is read with care.
         let events = unsafe { MmapOptions::new().len(EVENTS * EVENT).map(fd) };
         skel.attach().context("attach the oracle")?;
+        let links = match engines.contains(&Engine::LockCalls) {
+            true => attach_apart(&mut skel)?,
+            false => Vec::new(),
+        };
         Ok(Self {
             skel,
-            clocks: Vec::new(),
+            links,
             engines,
             process,
             events: events.context("map the oracle's log")?,
@@ -135,7 +151,7 @@ impl Log {
                 .progs
                 .log_tick
                 .attach_perf_event(clock.into_raw_fd());
-            self.clocks.push(link.context("attach to a CPU's clock")?);
+            self.links.push(link.context("attach to a CPU's clock")?);
         }
         Ok(())
     }
@@ -200,6 +216,44 @@ impl Log {
             thread::yield_now();
         }
     }
+}
+
+/// Calls in which threads wait for locks of programs, by number.
+const LOCK_CALLS: [(&str, usize); 9] = [
+    ("futex", libc::SYS_futex as usize),
+    ("futex_waitv", libc::SYS_futex_waitv as usize),
+    ("futex_wait", 455),
+    ("futex_requeue", 456),
+    ("restart_syscall", libc::SYS_restart_syscall as usize),
+    ("flock", libc::SYS_flock as usize),
+    ("fcntl", libc::SYS_fcntl as usize),
+    ("semop", libc::SYS_semop as usize),
+    ("semtimedop", libc::SYS_semtimedop as usize),
+];
+
+/// Attaches to those calls' own events that the kernel has.
+fn attach_apart(skel: &mut OracleSkel<'_>) -> Result<Vec<Link>> {
+    const CATEGORY: &str = "syscalls";
+    let mut links = Vec::new();
+    let bss = skel.maps.bss_data.as_deref_mut().context("no .bss")?;
+    for (call, number) in LOCK_CALLS {
+        let name = format!("sys_exit_{call}");
+        if tracefs::id(CATEGORY, &name).is_ok() {
+            links.push(tracefs::attach(
+                &skel.progs.log_return_apart,
+                CATEGORY,
+                &name,
+            )?);
+            bss.returns_apart[number] = 1;
+        }
+    }
+    links.push(tracefs::attach(
+        &skel.progs.log_call_apart,
+        CATEGORY,
+        "sys_enter_futex",
+    )?);
+    bss.enters_apart[LOCK_CALLS[0].1] = 1;
+    Ok(links)
 }
 
 /// As many as the highest number of one that is online says.
