@@ -134,3 +134,11 @@ fn profile_by_a_fast_clock_keeps_its_budget_and_tells_the_truth() {
     let truth = sum(&results, "total.oncpu_ns") * 9997 / 1_000_000_000;
     assert_inside(samples, truth, "samples");
 }
+
+/// Debian's C library has no table of symbols but the dynamic one.
+#[test]
+fn a_stripped_librarys_function_is_found_within_a_budget() {
+    let _machine = Machine::beside();
+    let options = "-e uprobe:libc.so.6:malloc --max-overhead 5 -j 300ms";
+    Tool::run("profile", options).ok();
+}

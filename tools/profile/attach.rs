@@ -1,6 +1,6 @@
 //! Puts the BPF program where the event fires.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
@@ -15,7 +15,7 @@ use loader::tracefs;
 use crate::profile::args::{Args, Weight};
 use crate::profile::counters::{Counters, Late};
 use crate::profile::event::Event;
-use crate::profile::traps::{Method, Place};
+use crate::profile::traps::Method;
 
 /// Kernels from 6.16 on take CAP_PERFMON for too little.
 const UPROBES: &str =
@@ -166,12 +166,16 @@ fn attach_uprobe(
         [pid] => i32::try_from(*pid).context("PID")?,
         _ => -1,
     };
-    let link = method.attach(skel, pid, &file, Place::Function(symbol));
+    let offset = File::open(&file)
+        .ok()
+        .and_then(|file| elf::function_offset(&file, symbol));
+    let Some(offset) = offset.and_then(|offset| usize::try_from(offset).ok()) else {
+        let file = file.display();
+        bail!("uprobe: no function {symbol} in {file}; nm and nm -D list them");
+    };
+    let link = method.attach(skel, pid, &file, offset);
     let file = file.display();
     match link {
-        Err(err) if err.kind() == libbpf_rs::ErrorKind::NotFound => {
-            bail!("uprobe: no function {symbol} in {file}; nm and nm -D list them")
-        }
         Err(err)
             if err.kind() == libbpf_rs::ErrorKind::PermissionDenied
                 && !privileges::effective().contains(Capabilities::SYS_ADMIN) =>

@@ -27,33 +27,23 @@ pub(crate) enum Method {
 }
 
 impl Method {
-    /// Puts the program at `offset` in a file, or where `function` begins, for one process or, with -1, all.
+    /// Puts the program at `offset` in a file, for one process or, with -1, all. By name libbpf finds no function for uprobe_multi in
+    /// a file that has one of the two symbol tables alone.
     pub(crate) fn attach(
         self,
         skel: &ProfileSkel<'_>,
         pid: i32,
         file: &Path,
-        place: Place<'_>,
+        offset: usize,
     ) -> libbpf_rs::Result<Link> {
-        match (self, place) {
-            (Self::Event, Place::Function(name)) => {
-                let options = UprobeOpts {
-                    func_name: Some(name.into()),
-                    ..UprobeOpts::default()
-                };
-                let program = &skel.progs.on_uprobe;
-                program.attach_uprobe_with_opts(pid, file, 0, options)
-            }
-            (Self::Event, Place::Offset(offset)) => {
+        match self {
+            Self::Event => {
                 let program = &skel.progs.on_uprobe;
                 program.attach_uprobe_with_opts(pid, file, offset, UprobeOpts::default())
             }
-            (Self::Multi, place) => {
+            Self::Multi => {
                 let mut options = UprobeMultiOpts::default();
-                match place {
-                    Place::Function(name) => options.syms.push(name.into()),
-                    Place::Offset(offset) => options.offsets.push(offset),
-                }
+                options.offsets.push(offset);
                 let program = &skel.progs.on_uprobe_multi;
                 program.attach_uprobe_multi_with_opts(pid, file, "", options)
             }
@@ -68,13 +58,6 @@ impl Method {
     }
 }
 
-/// Where in a file.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Place<'a> {
-    Function(&'a str),
-    Offset(usize),
-}
-
 /// Measured on a function of our own with the program that is going to run, before anything counts: how it is best put on functions,
 /// and what a trap costs, ns. In another thread: uprobe_multi before 46ba0e49b642 (6.10) sees but one.
 pub(crate) fn measure(skel: &ProfileSkel<'_>) -> Result<(Method, u64)> {
@@ -85,8 +68,7 @@ pub(crate) fn measure(skel: &ProfileSkel<'_>) -> Result<(Method, u64)> {
     let without_ns = in_another_thread();
     for method in [Method::Multi, Method::Event] {
         let before = method.runs(skel);
-        let place = Place::Offset(offset);
-        let link = match method.attach(skel, own, Path::new("/proc/self/exe"), place) {
+        let link = match method.attach(skel, own, Path::new("/proc/self/exe"), offset) {
             Err(_) if method == Method::Multi => continue,
             link => link.context("measure a trap: attach to our own function")?,
         };

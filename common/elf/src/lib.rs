@@ -1,10 +1,11 @@
-//! Bounded reading of ELF files: segments, build IDs, debug links, variables, and Go's function table.
+//! Bounded reading of ELF files: segments, build IDs, debug links, functions, variables, and Go's function table.
 //!
 //! A file may belong to anyone. It is read in pieces and never mapped, all sizes in it have limits, and what is broken is
 //! left out or an [`Error`]. The caller opens files and decides which of them to trust.
 
 mod compressed;
 mod error;
+mod function;
 pub mod go;
 mod headers;
 mod load;
@@ -15,6 +16,7 @@ mod variables;
 
 pub use compressed::{inflate, inflate_gnu};
 pub use error::Error;
+pub use function::function_offset;
 pub use headers::{Dynamic, GoMarks, Headers, build_id_in_notes, is_elf};
 pub use load::{Load, PAGE};
 pub use minidebug::unpacks_within;
