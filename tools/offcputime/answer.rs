@@ -166,7 +166,12 @@ pub(crate) fn answer(args: &Args, profile: &Profile, accounting: &Accounting) ->
         let threads = units::counted(accounting.threads, "threads");
         let time = units::thread_time(accounting.oncpu_ns);
         let ran = format!("{threads} ran for {time},");
-        let more = "more than they waited for others;".to_owned();
+        let who = if accounting.threads == 1 {
+            "it"
+        } else {
+            "they"
+        };
+        let more = format!("more than {who} waited for others;");
         lines = sentence(&[ran, more], "", WIDTH);
     }
     let mut parts = Vec::new();

@@ -178,9 +178,20 @@ fn write_human(
         writeln!(out, "{line}")?;
     }
     writeln!(out)?;
-    if profile.samples.is_empty() {
-        return writeln!(out, "No thread waited.");
+    match (profile.samples.is_empty(), accounting.filtered) {
+        (false, _) => write_waits(args, profile, out)?,
+        (true, 0) => writeln!(out, "No thread waited.")?,
+        (true, n) => {
+            let waits = units::counted(n, "waits");
+            writeln!(out, "No wait is left: -m, -M or --state left out {waits}.")?;
+        }
     }
+    let next = next::next(args, profile, accounting, session::next::is_there);
+    writeln!(out, "\n{next}")
+}
+
+/// Waits by reason, then by stack.
+fn write_waits(args: &Args, profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     reasons::write(profile, out)?;
     writeln!(out)?;
     let options = ListOptions {
@@ -191,9 +202,7 @@ fn write_human(
         whole: args.common.verbose,
         color: args.common.uses_color(),
     };
-    listing::write(profile, &options, out)?;
-    let next = next::next(args, profile, accounting, session::next::is_there);
-    writeln!(out, "\n{next}")
+    listing::write(profile, &options, out)
 }
 
 /// Time blocked of threads with nothing to do.
