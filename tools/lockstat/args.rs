@@ -288,12 +288,6 @@ impl Args {
         }
     }
 
-    /// Whether no task is left out, so that waits in interrupts, which are no task's, count.
-    fn is_everybody(&self) -> bool {
-        let targets = &self.targets;
-        targets.is_everything() && !targets.user_threads && !targets.kernel_threads
-    }
-
     /// The format of stdout.
     pub(crate) fn format(&self) -> Format {
         match (self.folded, self.common.json) {
@@ -325,7 +319,7 @@ impl Args {
         rodata.unwind_mode = self.unwind as u32;
         rodata.calls_for_work = host::waits::for_work();
         rodata.config = lockstat_config {
-            interrupts: self.is_everybody().into(),
+            interrupts: self.targets.are_all().into(),
             holder_stacks: (self.stacks > 0 || self.common.json).into(),
             releasers: stack_config {
                 no_user: (!self.wants_releasers()).into(),

@@ -161,7 +161,7 @@ impl Args {
             weight_offset: weight.offset,
             weight_size: weight.size,
             weight_signed: weight.signed.into(),
-            everything: self.targets.is_everything().into(),
+            everything: self.targets.are_all().into(),
             pad: 0,
         };
     }

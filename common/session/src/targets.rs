@@ -194,15 +194,6 @@ impl Targets {
             later: self.pids.is_empty() && self.tids.is_empty() && self.command.is_empty(),
         }
     }
-
-    /// Whether the whole machine is traced.
-    pub fn is_everything(&self) -> bool {
-        self.pids.is_empty()
-            && self.tids.is_empty()
-            && self.comm.is_none()
-            && self.cgroup.is_none()
-            && self.command.is_empty()
-    }
 }
 
 impl Settings {
