@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /* lockstat_now.bpf.c: what every thread is doing at this instant, for `lockstat --now`.
  *
- * Nothing is traced: user space runs the iterator twice. A thread that both looks find asleep, with the same count of
- * switches, was asleep all the time between them, and so was what it waits for the same. Stacks come with the second
- * look, for the threads that user space asks about.
+ * Nothing is traced: user space runs the iterator three times. A thread that all looks find asleep, with the same count of
+ * switches, was asleep all the time between them, and waited for the same. Stacks come with the looks behind the first, for the
+ * threads that user space asks about.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>

@@ -21,7 +21,7 @@ impl<T: Plain + Default + 'static> Arrivals<T> {
     ///
     /// # Errors
     ///
-    /// When it is none.
+    /// It is none.
     pub fn open(map: &impl MapCore) -> Result<Self> {
         Self::open_with(map, |bytes| maps::decode(bytes).ok())
     }
@@ -32,7 +32,7 @@ impl<T: 'static> Arrivals<T> {
     ///
     /// # Errors
     ///
-    /// When it is no ring buffer.
+    /// It is no ring buffer.
     pub fn open_with(
         map: &impl MapCore,
         decode: impl Fn(&[u8]) -> Option<T> + 'static,
@@ -59,7 +59,7 @@ impl<T: 'static> Arrivals<T> {
 
     /// What has come since the last call.
     pub fn take(&self) -> Vec<T> {
-        // Whoever sends may wake nobody, so ask instead of waiting for the descriptor.
+        // A sender may wake nobody: the ring is asked, and its descriptor not waited for.
         self.ring.consume_raw();
         self.arrived.take()
     }
