@@ -82,7 +82,7 @@ impl Step {
                 "profile TARGET 30 -o cpu.html",
                 "all its stacks as a picture",
             ),
-            Self::KernelTime => ("profile -k TARGET 10", "what the kernel does"),
+            Self::KernelTime => ("profile -K TARGET 10", "what the kernel does"),
             Self::PageFaults => ("profile -e page-faults TARGET 10", "what touches memory"),
             Self::MajorFaults => (
                 "profile -e major-faults TARGET 10",

@@ -82,27 +82,27 @@ pub const SYMPTOMS: [Symptom; 17] = [
     },
     Symptom {
         symptom: "p99 spikes, the average is fine",
-        command: "`sudo runqlat -p PID --slower 10ms`",
+        command: "`sudo runqlat -p PID --slower 10ms 10 1`",
         reading: "each long wait with its neighbour; `sudo biolatency --slower 50ms`, `sudo offcputime -m 10000 -p PID 30`",
         trap: "percentiles are of waits, not of requests: one request has many",
     },
     Symptom {
         symptom: "Slow in a container with a CPU limit only",
         command: "`sudo pressure --cgroup PATH 2`",
-        reading: "throttled: the limit, not the neighbours; `sudo pressure --cgroups 5 1`: which group; `sudo offcputime --cgroup PATH 10`",
-        trap: "the machine's CPUs are idle meanwhile",
+        reading: "CPU quota: the limit, not the neighbours; `sudo pressure --cgroups 5 1`: which group; `sudo offcputime --cgroup PATH 10`",
+        trap: "the machine's CPUs are idle meanwhile; PATH lies below the mount of cgroup v2",
     },
     Symptom {
         symptom: "More threads, no more throughput",
         command: "`sudo lockstat -p PID -s 3 10`",
         reading: "the lock with most thread-seconds, and what its holder does: `sudo profile -p PID 10`, `sudo offcputime -p PID 10`",
-        trap: "thread-seconds add up over threads: 8 in 1 s are 8 that wait, which one holder may cause; a `?` behind a class means that it, or that threads do not wait for work there, is not sure",
+        trap: "thread-seconds add up over threads: 8 in 1 s are 8 that wait, which one holder may cause; `?` behind a class: a guess, or perhaps a wait for work",
     },
     Symptom {
         symptom: "It hangs",
         command: "`sudo lockstat --now -p PID`",
         reading: "who waits for whom, deadlocks; nothing there: `sudo offcputime -p PID 5`",
-        trap: "Rust's, Go's and readers' locks name no holder",
+        trap: "Rust's, Go's and readers' locks name no holder; locks made of semaphores or condition variables, as Python's, count as events",
     },
     Symptom {
         symptom: "High load, idle CPUs (state D)",
@@ -114,7 +114,7 @@ pub const SYMPTOMS: [Symptom; 17] = [
         symptom: "Disk, commits or fsync slow",
         command: "`sudo biolatency -D 1 10`",
         reading: "`sudo biolatency -d DISK --phases 5 1`: queue or device; `-P`: whose; `-F`: flushes",
-        trap: "writes are those of the kernel's write-back, later, not of who called write",
+        trap: "writes may be the kernel's write-back, later, and not of who called write",
     },
     Symptom {
         symptom: "Whose I/O it is",
@@ -137,7 +137,7 @@ pub const SYMPTOMS: [Symptom; 17] = [
     Symptom {
         symptom: "Much system time, or calls that fail",
         command: "`sudo syscount 10 1`",
-        reading: "calls by time, waits apart; errors: `sudo syscount -x 10 1`, `sudo syscount -e ENOENT 10 1`; the kernel's functions: `sudo profile -k 10`",
+        reading: "calls by time, waits apart; errors: `sudo syscount -x 10 1`, `sudo syscount -e ENOENT 10 1`; the kernel's functions: `sudo profile -K 10`",
         trap: "time in a call is waiting, too: few calls that take long are no CPU time",
     },
     Symptom {
