@@ -123,8 +123,21 @@ pub(crate) fn classify<'a>(
         {
             Verdict::of(Class::LibraryLock, 50)
         }
+        // A condition variable of musl's, or a thread whose end is awaited: glibc's value for locks.
+        None if by_call.meaning.class == Class::LibraryLock && leaf.is_some_and(is_musl) => {
+            Verdict::of(Class::Cond, BY_CALL)
+        }
+        None if evidence.value == MUSL_MUTEX && leaf.is_some_and(is_musl) => {
+            Verdict::of(Class::Mutex, 90)
+        }
         None => by_call,
     }
+}
+
+/// Its file, of which glibc's has another name.
+fn is_musl((_, file): Call<'_>) -> bool {
+    let base = file.map(|file| file.rsplit('/').next().unwrap_or(file));
+    base.is_some_and(|base| base == "libc.so" || base.starts_with("ld-musl"))
 }
 
 /// sem_wait jumps to what waits: in a C library without debug information its name is in no stack. A condition variable's waits are

@@ -121,10 +121,35 @@ fn every_library_is_known_by_its_functions() {
         ("runtime.lock2", Class::Go),
         ("runtime.notesleep", Class::Park),
         ("absl::Mutex::LockSlowLoop", Class::Mutex),
+        (
+            "void std::__atomic_wait_address<std::__barrier_phase_t, std::barrier<>::wait(…)",
+            Class::Barrier,
+        ),
+        (
+            "void std::__atomic_wait_address_bare<std::__atomic_semaphore::_M_acquire()",
+            Class::Sem,
+        ),
+        ("void std::__atomic_wait_address_v<int, …>", Class::Cond),
     ] {
         let stack = ["syscall", "parking_lot_core::parking_lot::park", function];
         assert_eq!(judge(nothing, &stack).0, class, "{function}");
     }
+}
+
+/// The same numbers mean other things in musl, whose functions have no names.
+#[test]
+fn musls_futexes_are_known_by_its_file() {
+    let of = |value, file| {
+        let evidence = call(Operation::Wait, value, Place::Nowhere);
+        let leaf = [("libc.so+0x68bf5", Some(file))];
+        let verdict = classify(Rules::ours(), &evidence, leaf.into_iter());
+        (verdict.meaning.class, verdict.confidence)
+    };
+    let [musl, glibc] = ["/usr/lib/x86_64-linux-musl/libc.so", "/lib/libc.so.6"];
+    assert_eq!(of(2, musl), (Class::Cond, 60));
+    assert_eq!(of(2, "/lib/ld-musl-x86_64.so.1"), (Class::Cond, 60));
+    assert_eq!(of(2, glibc).0, Class::LibraryLock);
+    assert_eq!(of(0x8000_0010, musl), (Class::Mutex, 90));
 }
 
 #[test]

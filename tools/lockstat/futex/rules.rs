@@ -367,9 +367,10 @@ fn class_of(word: &str) -> Option<(Class, &'static str)> {
     is_word.then(|| (Class::Named, &*String::leak(word.to_owned())))
 }
 
-/// Without what compilers put in front of `impl` blocks, and glibc of its aliases.
+/// Without what compilers put in front of `impl` blocks, glibc of its aliases, and C++ of a template's instance: what it returns.
 pub(super) fn bare(function: &str) -> &str {
-    let name = function.trim_start_matches(['_', '<']);
+    let name = function.strip_prefix("void ").unwrap_or(function);
+    let name = name.trim_start_matches(['_', '<']);
     let name = name.strip_prefix("GI_").unwrap_or(name);
     name.trim_start_matches('_')
 }

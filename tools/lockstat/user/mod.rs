@@ -166,7 +166,7 @@ fn evidence(row: &LockRow, known: Option<&futex_lock>) -> Evidence {
 const FUTEX_IS_SHARED: u8 = 1;
 const FUTEX_IS_REALTIME: u8 = 2;
 
-/// The verdict on the heaviest stack that says anything.
+/// The verdict on the heaviest stack that says anything, or, without one, on the call alone.
 fn verdict(
     rules: &Rules,
     row: &LockRow,
@@ -174,7 +174,7 @@ fn verdict(
     first: u64,
     stacks: &mut StackTable,
 ) -> Verdict {
-    let mut best = classify(rules, evidence, [].into_iter());
+    let mut best: Option<Verdict> = None;
     let ids = row.waiters.iter().map(|waiter| waiter.user).chain([first]);
     for id in ids.filter(|id| *id != 0) {
         let frames = stacks.user_names(id);
@@ -182,11 +182,11 @@ fn verdict(
         if verdict.confidence >= BY_NAME {
             return verdict;
         }
-        if verdict.confidence > best.confidence {
-            best = verdict;
+        if best.is_none_or(|best| verdict.confidence > best.confidence) {
+            best = Some(verdict);
         }
     }
-    best
+    best.unwrap_or_else(|| classify(rules, evidence, [].into_iter()))
 }
 
 fn caller(rules: &Rules, stack: u64, class: Class, stacks: &mut StackTable) -> Option<Arc<str>> {
@@ -213,12 +213,16 @@ fn is_glibc(stack: u64, stacks: &mut StackTable) -> bool {
 
 fn left_out(hidden: &[(Class, Role, LockRow)]) -> Vec<LeftOut> {
     let mut classes: HashMap<&str, LeftOut> = HashMap::new();
-    for (_, _, row) in hidden {
+    for (_, role, row) in hidden {
         let sum = classes.entry(row.class).or_insert(LeftOut {
             class: row.class,
             waits: 0,
             total_ns: 0,
+            unended_ns: 0,
         });
+        if *role == Role::Unsaid && row.open > 0 && row.open == row.contentions {
+            sum.unended_ns += row.total_ns;
+        }
         sum.waits += row.contentions;
         sum.total_ns += row.total_ns;
     }
