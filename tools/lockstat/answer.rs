@@ -14,10 +14,18 @@ use crate::lockstat::table::label;
 /// Columns of a lock's name below which it gets a line of its own.
 const LEAST_NAME: usize = 16;
 
+/// The answer where there are no rows; `is_sure`: somebody ended all waits that were left out.
+pub(crate) fn nothing(is_sure: bool) -> &'static str {
+    match is_sure {
+        true => "No thread waited for a lock, or for another thread.",
+        false => "No thread is known to have waited for a lock, or for another thread.",
+    }
+}
+
 /// The answer in lines. `rows`: those of a table, longest total wait first; `window_ns`: length of the interval.
 pub(crate) fn lines(rows: &[LockRow], window_ns: u64) -> Vec<String> {
     let Some(worst) = worst(rows) else {
-        return vec!["No thread waited for a lock, or for another thread.".into()];
+        return Vec::new();
     };
     let is_lock = is_contention(worst);
     let alike = like(rows, worst);
@@ -106,7 +114,9 @@ fn who_waited(row: &LockRow) -> Vec<String> {
 /// The thread that the others waited for at a barrier, if it is mostly the same one.
 fn came_last(row: &LockRow) -> Option<String> {
     let rounds: u64 = row.last.iter().map(|one| one.times).sum();
-    let last = row.last.first().filter(|one| one.times * 2 > rounds)?;
+    let caused_ns: u64 = row.last.iter().map(|one| one.caused_ns).sum();
+    let last = row.last.iter().max_by_key(|one| one.caused_ns);
+    let last = last.filter(|one| one.caused_ns > caused_ns / 2)?;
     let who = format!("{} {}", comm(&last.task.comm), last.task.tid);
     let times = units::count(last.times);
     Some(format!(

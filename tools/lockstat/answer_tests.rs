@@ -58,10 +58,6 @@ fn the_first_line_names_the_lock_the_threads_and_their_time() {
         lines(&rows, 1_000_000_000_000),
         ["No lock matters: threads waited 8.00 thread-seconds for 2 locks in 1000 s"]
     );
-    assert_eq!(
-        lines(&[], 1),
-        ["No thread waited for a lock, or for another thread."]
-    );
 }
 
 #[test]

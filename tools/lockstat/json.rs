@@ -16,11 +16,12 @@ pub(crate) fn locks(harvest: &Harvest, stacks: &mut StackTable) -> Value {
     locks.collect()
 }
 
-/// `[{"class", "waits", "total_ns"}, …]`: classes of programs' locks that `--class` would add.
+/// `[{"class", "waits", "total_ns", "unended_ns"}, …]`: classes of programs' locks that `--class` would add.
 pub(crate) fn left_out(classes: &[LeftOut]) -> Value {
-    let classes = classes
-        .iter()
-        .map(|sum| json!({"class": sum.class, "waits": sum.waits, "total_ns": sum.total_ns}));
+    let classes = classes.iter().map(|sum| {
+        json!({"class": sum.class, "waits": sum.waits, "total_ns": sum.total_ns,
+               "unended_ns": sum.unended_ns})
+    });
     classes.collect()
 }
 

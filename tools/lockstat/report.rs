@@ -138,9 +138,13 @@ fn write_human(
     merged.retain(|row| row.contentions > 0 || row.total_ns > 0);
     let left_out = &harvest.left_out;
     let window_ns = nanoseconds(harvest.window());
-    match merged.is_empty() && !args.traces(Side::User) {
-        true => writeln!(out, "No thread waited for a lock of the kernel.")?,
-        false => {
+    match (merged.is_empty(), args.traces(Side::User)) {
+        (true, false) => writeln!(out, "No thread waited for a lock of the kernel.")?,
+        (true, true) => {
+            let is_sure = left_out.iter().all(|sum| sum.unended_ns == 0);
+            writeln!(out, "{}", answer::nothing(is_sure))?;
+        }
+        (false, _) => {
             for line in answer::lines(&merged, window_ns) {
                 writeln!(out, "{line}")?;
             }
@@ -174,6 +178,7 @@ mod tests {
                 class: "cond",
                 waits: 1,
                 total_ns: 200,
+                unended_ns: 1,
             }],
             chains: Vec::new(),
         };

@@ -190,6 +190,9 @@ pub(crate) struct LeftOut {
     pub(crate) class: &'static str,
     pub(crate) waits: u64,
     pub(crate) total_ns: u64,
+    /// Of waits that nobody was seen to end, and whose function does not say that they are for work: a lock may be made of what they
+    /// are for, and somebody keep it.
+    pub(crate) unended_ns: u64,
 }
 
 /// A thread that came last to a barrier, and released those who waited there.

@@ -394,5 +394,16 @@ pub(crate) fn write_left_out(classes: &[LeftOut], out: &mut impl Write) -> io::R
     for line in sentence(&parts, ",", WIDTH - 2) {
         writeln!(out, "  {line}")?;
     }
+    let unended_ns = classes.iter().map(|sum| sum.unended_ns).sum();
+    if unended_ns == 0 {
+        return Ok(());
+    }
+    let parts = [
+        format!("nobody ended {} of it:", units::duration(unended_ns)),
+        "no work came, or a lock is made of these and whoever has it keeps it".into(),
+    ];
+    for line in sentence(&parts, "", WIDTH - 2) {
+        writeln!(out, "  {line}")?;
+    }
     Ok(())
 }

@@ -143,6 +143,7 @@ fn no_line_is_longer_than_80_columns_and_no_name_reaches_the_terminal_raw() {
         class,
         waits: MANY,
         total_ns: LONG_NS,
+        unended_ns: LONG_NS,
     });
     let mut out = Vec::new();
     write_left_out(&left_out, &mut out).unwrap();

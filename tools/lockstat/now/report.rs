@@ -154,8 +154,13 @@ impl<W: Write> Writer<'_, W> {
                 1 => "1 thread waits".into(),
                 n => format!("{} threads wait", units::count(n)),
             };
-            let what = "for an event (a condition, a semaphore, work) and not for a lock";
+            let what = "for an event (a condition, a semaphore, work); a lock may be made of these";
             self.say(0, "", &format!("{who} {what}"))?;
+        }
+        let is_server = |thread: &&Thread| thread.wanted && &*thread.task.comm == "postgres";
+        if all.iter().any(|thread| is_server(&thread)) {
+            let what = "PostgreSQL's own locks are not looked at: lockstat --comm postgres 10";
+            self.say(0, "", what)?;
         }
         if self.snapshot.passing > 0 {
             let passing = units::counted(self.snapshot.passing, "waits for locks");

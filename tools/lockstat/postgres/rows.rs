@@ -70,6 +70,7 @@ pub(crate) fn name(
                 class: class.word(),
                 waits,
                 total_ns,
+                unended_ns: 0,
             }),
         }
     }
