@@ -101,9 +101,33 @@ fn by_slab(row: &LockRow, slab: &str) -> LockName {
     }
 }
 
+/// Locks that lie among much else, or in memory of any use, by their class and by how the functions begin that alone take them.
+const BY_FUNCTION: [(&str, &str, &str); 11] = [
+    ("mutex", "lock_rename", "s_vfs_rename_mutex"),
+    ("mutex", "do_renameat2", "s_vfs_rename_mutex"),
+    ("mutex", "filename_renameat2", "s_vfs_rename_mutex"),
+    ("rwsem", "ext4_map_blocks", "i_data_sem"),
+    ("rwsem", "ext4_da_map_blocks", "i_data_sem"),
+    ("rwsem", "ext4_truncate", "i_data_sem"),
+    ("spinlock", "__percpu_counter_", "percpu_counter lock"),
+    ("spinlock", "percpu_counter_", "percpu_counter lock"),
+    ("spinlock", "dd_", "mq-deadline lock"),
+    ("spinlock", "futex_", "futex bucket"),
+    ("spinlock", "__futex_", "futex bucket"),
+];
+
 /// `own` is what all locks taken there are called.
 fn by_caller(row: &LockRow, slab: &str) -> LockName {
     let caller = row.first_caller.as_deref().unwrap_or("unknown code");
+    let mut known = BY_FUNCTION.iter();
+    let is_its =
+        |(class, begin, _): &&(&str, &str, &str)| row.class == *class && caller.starts_with(*begin);
+    if let Some((_, _, member)) = known.find(is_its) {
+        return LockName {
+            own: (*member).into(),
+            kind: (*member).into(),
+        };
+    }
     if symbols::is_static(row.identity.address) {
         return LockName {
             own: format!("static, in {caller}"),
@@ -117,5 +141,28 @@ fn by_caller(row: &LockRow, slab: &str) -> LockName {
     LockName {
         kind: own.clone(),
         own,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lockstat::row::tests::row;
+
+    #[test]
+    fn locks_in_memory_of_any_use_are_called_by_who_takes_them() {
+        let name = |class, caller: &str| {
+            let mut row = row(1);
+            row.class = class;
+            row.first_caller = Some(caller.into());
+            by_slab(&row, "kmalloc-2k").own
+        };
+        assert_eq!(name("mutex", "do_renameat2"), "s_vfs_rename_mutex");
+        assert_eq!(name("rwsem", "ext4_map_blocks"), "i_data_sem");
+        assert_eq!(name("spinlock", "futex_q_lock"), "futex bucket");
+        assert_eq!(
+            name("mutex", "ext4_map_blocks"),
+            "kmalloc-2k, in ext4_map_blocks"
+        );
     }
 }
