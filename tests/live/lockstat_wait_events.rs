@@ -41,7 +41,10 @@ fn await_row(onlooker: &mut Session, waiter: &Session) {
 /// The only row of a class and name.
 fn row<'a>(report: &'a Value, class: &str, name: &str) -> &'a Value {
     let locks = list(report, "locks");
-    let is_it = |lock: &&Value| lock["class"] == class && lock["name"] == name;
+    // Beside another server it says whose.
+    let is_named =
+        |lock: &Value| crate::found::text(lock, "name").split(" of server ").next() == Some(name);
+    let is_it = |lock: &&Value| lock["class"] == class && is_named(lock);
     let found: Vec<&Value> = locks.iter().filter(is_it).collect();
     let [lock] = found[..] else {
         panic!("not one {class} {name} in {locks:#?}")
