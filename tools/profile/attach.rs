@@ -166,13 +166,7 @@ fn attach_uprobe(
         [pid] => i32::try_from(*pid).context("PID")?,
         _ => -1,
     };
-    let offset = File::open(&file)
-        .ok()
-        .and_then(|file| elf::function_offset(&file, symbol));
-    let Some(offset) = offset.and_then(|offset| usize::try_from(offset).ok()) else {
-        let file = file.display();
-        bail!("uprobe: no function {symbol} in {file}; nm and nm -D list them");
-    };
+    let offset = offset_of(&file, symbol)?;
     let link = method.attach(skel, pid, &file, offset);
     let file = file.display();
     match link {
@@ -185,6 +179,22 @@ fn attach_uprobe(
         link => Ok(vec![link.with_context(|| {
             format!("uprobe: attach to {symbol} in {file}")
         })?]),
+    }
+}
+
+/// Offset of a function in a file. `nm` writes versions behind names.
+fn offset_of(file: &Path, symbol: &str) -> Result<usize> {
+    let name = symbol.split('@').next().unwrap_or(symbol);
+    let opened = File::open(file).with_context(|| format!("uprobe: open {}", file.display()))?;
+    let found = elf::function_offsets(&opened, name);
+    let file = file.display();
+    let Some(offsets) = found else {
+        bail!("uprobe: {file} is damaged, or too large to search for {name}");
+    };
+    match offsets[..] {
+        [offset] => usize::try_from(offset).context("file offset"),
+        [] => bail!("uprobe: no function {name} in {file}; nm and nm -D list them"),
+        _ => bail!("uprobe: {file} has several functions {name}; take one that it calls"),
     }
 }
 

@@ -1,14 +1,14 @@
-//! Where a function begins.
+//! The beginnings of functions.
 
 use std::fs::File;
 
 use object::elf::STT_FUNC;
-use object::{Object, ObjectSymbol, SymbolFlags};
+use object::{Object, ObjectSection, ObjectSymbol, SymbolFlags};
 
 use crate::Headers;
 use crate::source::{Limits, Pieces};
 
-/// As for variables: tables of browsers have 30 MB.
+/// The same as for variables: tables of browsers have 30 MB.
 const LIMITS: Limits = Limits {
     piece: 64 << 20,
     name: 1024,
@@ -16,47 +16,95 @@ const LIMITS: Limits = Limits {
 };
 /// More symbols than any real file has.
 const MAX_SYMBOLS: usize = 4 << 20;
+/// A version that programs are no longer linked with: `VERSYM_HIDDEN` of the gABI's `.gnu.version`.
+const HIDDEN: u16 = 1 << 15;
 
-/// File offset of the function of this name in either symbol table, without its version. Of several the first that is not weak counts.
-/// `None`: there is none, or the file makes no sense.
-pub fn function_offset(file: &File, name: &str) -> Option<u64> {
+/// File offsets of the functions of this name in the symbol tables, those of versions that programs are linked with today before others,
+/// and strong ones before weak ones: more than one where nobody can tell which is meant. `None`: the file makes no sense, or is too large
+/// to search.
+pub fn function_offsets(file: &File, name: &str) -> Option<Vec<u64>> {
     let pieces = Pieces::new(file, LIMITS);
     let elf = object::File::parse(&pieces).ok()?;
-    let symbols = elf.dynamic_symbols().chain(elf.symbols()).take(MAX_SYMBOLS);
-    let is_it = |symbol: &object::Symbol<'_, '_, _>| {
+    let versions = elf.section_by_name(".gnu.version");
+    let versions = versions.and_then(|section| section.data().ok());
+    let is_hidden = |index: usize| {
+        let at = index * 2;
+        let bytes = versions.and_then(|all| all.get(at..at + 2));
+        let version = bytes.and_then(|bytes| bytes.try_into().ok());
+        version.is_some_and(|bytes| u16::from_le_bytes(bytes) & HIDDEN != 0)
+    };
+    // By how far a symbol stands back: a hidden version, then a weak one.
+    let mut found: [Vec<u64>; 4] = Default::default();
+    let mut add = |symbol: object::Symbol<'_, '_, _>, is_hidden: bool| {
         let is_function = match symbol.flags() {
             SymbolFlags::Elf { st_info, .. } => st_info.st_type() == STT_FUNC,
             _ => false,
         };
-        is_function && symbol.is_definition() && symbol.name_bytes() == Ok(name.as_bytes())
+        if is_function && symbol.is_definition() && symbol.name_bytes() == Ok(name.as_bytes()) {
+            let rank = 2 * usize::from(is_hidden) + usize::from(symbol.is_weak());
+            found[rank].push(symbol.address());
+        }
     };
-    let mut found = symbols.filter(is_it).peekable();
-    let first = found.peek()?.address();
-    let strong = found.find(|symbol| !symbol.is_weak());
-    let address = strong.map_or(first, |symbol| symbol.address());
-    Some(Headers::read(file)?.offset(address)?.0)
+    for symbol in elf.dynamic_symbols().take(MAX_SYMBOLS) {
+        let is_hidden = is_hidden(symbol.index().0);
+        add(symbol, is_hidden);
+    }
+    for symbol in elf.symbols().take(MAX_SYMBOLS) {
+        add(symbol, false);
+    }
+    if pieces.overdrawn() {
+        return None;
+    }
+    let mut best = found.into_iter().find(|found| !found.is_empty());
+    let addresses = best.get_or_insert_default();
+    addresses.sort_unstable();
+    addresses.dedup();
+    let headers = Headers::read(file)?;
+    let offsets = addresses.iter().map(|address| headers.offset(*address));
+    Some(offsets.flatten().map(|(offset, _)| offset).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// glibc is stripped, so that it has but one of the tables.
+    /// glibc is stripped, so that it has but one of the tables, and has several versions of some functions.
     #[test]
     fn functions_of_the_c_library_are_found_by_their_plain_names() {
         let maps = std::fs::read_to_string("/proc/self/maps").expect("mappings");
         let mut maps = maps.lines().filter(|line| line.contains("/libc.so"));
         let path = maps.next().and_then(|line| line.split_whitespace().last());
         let file = File::open(path.expect("a C library")).expect("a file");
-        let offsets = ["malloc", "read"].map(|name| function_offset(&file, name));
-        let [Some(malloc), Some(read)] = offsets else {
-            panic!("{offsets:?}");
-        };
+        let of = |name| function_offsets(&file, name).expect("a library");
+        let (malloc, read) = (of("malloc"), of("read"));
+        assert_eq!((malloc.len(), read.len()), (1, 1));
         assert_ne!(malloc, read);
         for name in ["mallo", "malloc@@GLIBC_2.2.5", "environ", ""] {
-            assert_eq!(function_offset(&file, name), None, "{name}");
+            assert_eq!(of(name), [], "{name}");
         }
+        // The one that this program would call, too.
+        let called = libc::pthread_cond_timedwait as *const () as u64;
+        assert_eq!(of("pthread_cond_timedwait"), [offset_of(called)]);
         let own = File::open("/proc/self/exe").expect("a file");
-        assert!(function_offset(&own, "main").is_some());
+        assert_eq!(
+            function_offsets(&own, "main").map(|found| found.len()),
+            Some(1)
+        );
+    }
+
+    /// Offset in its file of an address of this process.
+    fn offset_of(address: u64) -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("mappings");
+        let number = |text: &str| u64::from_str_radix(text, 16).expect("a number");
+        let holds = |line: &str| {
+            let mut words = line.split_whitespace();
+            let (start, end) = words.next()?.split_once('-')?;
+            let offset = number(words.nth(1)?);
+            let range = number(start)..number(end);
+            range
+                .contains(&address)
+                .then(|| address - range.start + offset)
+        };
+        maps.lines().find_map(holds).expect("a mapping")
     }
 }

@@ -16,7 +16,7 @@ mod variables;
 
 pub use compressed::{inflate, inflate_gnu};
 pub use error::Error;
-pub use function::function_offset;
+pub use function::function_offsets;
 pub use headers::{Dynamic, GoMarks, Headers, build_id_in_notes, is_elf};
 pub use load::{Load, PAGE};
 pub use minidebug::unpacks_within;
