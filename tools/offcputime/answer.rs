@@ -92,10 +92,13 @@ impl<'a> Waits<'a> {
         }
     }
 
-    /// Tells if threads had next to nothing to do: together they ran, or waited for others, for less than one hundredth of the window.
+    /// Tells if threads had next to nothing to do: together they ran, or waited for others, for less than one hundredth of the window,
+    /// and of the time that they were idle.
     pub(crate) fn are_few(&self, args: &Args, accounting: &Accounting) -> bool {
         let busy_ns = self.all_ns.saturating_add(accounting.oncpu_ns);
-        args.sees_all_waits() && self.idle_ns > 0 && busy_ns < self.window_ns / 100
+        args.sees_all_waits()
+            && self.idle_ns > 0
+            && busy_ns < self.window_ns.min(self.idle_ns) / 100
     }
 
     /// A wait as a sentence without its end.

@@ -6,7 +6,7 @@
 //! comes back to it from other waits, all of them deeper: else it may be for an answer). So is one at which its
 //! thread spends nine tenths of its time off the CPU, as threads of Go park in several places. It is not below another wait
 //! that is never idle, or one for a client; and not where work comes within 100 us on average: two threads that pass a token to
-//! and fro have something to do. Nor did a thread come back that waited once, went on, and left its program: it may have had
+//! and fro have something to do. A thread that waited once, went on and left its program did not come back: it may have had
 //! one lock to take, for one request. Of the whole machine's threads, those that hardly do more than read from a pipe say nothing, nor do
 //! those that are stopped from end to end; of threads that were asked for, they may be the answer. A kernel thread is idle where the
 //! kernel counts it for no load.
@@ -123,7 +123,7 @@ impl Habits {
         of_place as f64 / self.per_thread[&thread(row)].max(1) as f64
     }
 
-    /// Of a row whose wait may be idle, or that reads from a pipe.
+    /// Tells if a row, whose wait may be idle or reads from a pipe, is where its thread comes back to.
     fn is_home(&self, row: &Row, depth: Option<usize>, is_choice: bool) -> bool {
         let outermost = self.outermost.get(&thread(row));
         let is_habit = self.share(row) >= HABIT;

@@ -52,7 +52,7 @@ fn step(
         "preempted" | "throttled" => Step::RunQueue,
         _ if is_database_lock(profile, reason, pid) => return of_name(Step::Locks),
         _ if args.waker => {
-            let waker = waker(profile, reason).filter(|pid| is_there(*pid))?;
+            let waker = waker(profile, reason, |waker| waker != pid && is_there(waker))?;
             return Some(Step::Waits.line(&format!("-p {waker}")));
         }
         _ => Step::Wakers,
@@ -87,8 +87,8 @@ fn is_database_lock(profile: &Profile, reason: &str, pid: u32) -> bool {
     locked_ns > all_ns / 2
 }
 
-/// The process that ended most of the time of waits for that reason.
-fn waker(profile: &Profile, reason: &str) -> Option<u32> {
+/// The process that ended most of the time of waits for that reason, of those that are looked for.
+fn waker(profile: &Profile, reason: &str, is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
     let mut times: HashMap<u32, u64> = HashMap::new();
     let waits = profile.samples.iter().filter(|sample| !sample.idle);
     for sample in waits.filter(|sample| sample.reason == Some(reason)) {
@@ -98,7 +98,8 @@ fn waker(profile: &Profile, reason: &str) -> Option<u32> {
             *ns = ns.saturating_add(sample.total());
         }
     }
-    let most = times.into_iter().max_by_key(|(pid, ns)| (*ns, *pid));
+    let wanted = times.into_iter().filter(|(pid, _)| is_wanted(*pid));
+    let most = wanted.max_by_key(|(pid, ns)| (*ns, *pid));
     most.map(|(pid, _)| pid)
 }
 

@@ -183,7 +183,11 @@ fn write_human(
         (true, 0) => writeln!(out, "No thread waited.")?,
         (true, n) => {
             let waits = units::counted(n, "waits");
-            writeln!(out, "No wait is left: -m, -M or --state left out {waits}.")?;
+            let what = match args.sees_all_waits() {
+                true => "all were below 1 us",
+                false => "-m, -M or --state left out all",
+            };
+            writeln!(out, "No wait is left of {waits}: {what}.")?;
         }
     }
     let next = next::next(args, profile, accounting, session::next::is_there);

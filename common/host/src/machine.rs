@@ -4,7 +4,7 @@
 //! tables for x86-64 only, and says of other files that they are for another machine.
 
 #[cfg(target_arch = "aarch64")]
-pub(crate) use aarch64::{EPOLL, LIBRARY_TRIPLE, OPEN, POLL, VFORK, WAIT};
+pub(crate) use aarch64::{EPOLL, LIBRARY_TRIPLE, POLL, VFORK, WAIT};
 /// A system call of a 32-bit program.
 #[cfg(target_arch = "aarch64")]
 pub use syscalls::arm::Sysno as CompatCall;
@@ -12,7 +12,7 @@ pub use syscalls::arm::Sysno as CompatCall;
 #[cfg(target_arch = "x86_64")]
 pub use syscalls::x86::Sysno as CompatCall;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::{EPOLL, LIBRARY_TRIPLE, OPEN, POLL, VFORK, WAIT};
+pub(crate) use x86_64::{EPOLL, LIBRARY_TRIPLE, POLL, VFORK, WAIT};
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!(
@@ -43,8 +43,6 @@ mod x86_64 {
         libc::SYS_io_uring_enter,
     ];
 
-    pub(crate) const OPEN: &[c_long] = &[libc::SYS_open, libc::SYS_openat, libc::SYS_openat2];
-
     pub(crate) const WAIT: &[c_long] = &[
         libc::SYS_wait4,
         libc::SYS_waitid,
@@ -74,8 +72,6 @@ mod aarch64 {
         292,
         libc::SYS_io_uring_enter,
     ];
-
-    pub(crate) const OPEN: &[c_long] = &[libc::SYS_openat, libc::SYS_openat2];
 
     /// `pause` is `ppoll`, `vfork` is `clone`.
     pub(crate) const WAIT: &[c_long] = &[

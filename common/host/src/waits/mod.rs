@@ -82,7 +82,7 @@ pub enum Reason {
     Preempted,
     /// Its control group's CPU quota.
     Throttled,
-    /// To be let go on, after a signal or by a debugger.
+    /// A signal or a debugger has stopped it.
     Stopped,
     /// None of these.
     Other,
@@ -220,10 +220,6 @@ impl Wait {
         }
         if uninterruptible && self.calls(syscalls::KERNEL_WORK) {
             return Reason::KernelWork;
-        }
-        // A FIFO is open when both ends are.
-        if !uninterruptible && self.calls(syscalls::OPEN) {
-            return Reason::Pipe;
         }
         match self.file_type {
             file_type::FIFO => Reason::Pipe,

@@ -122,8 +122,6 @@ fn no_system_call_means_a_fault() {
 fn calls_that_do_something_else_than_wait_have_reasons_for_it() {
     const UNINTERRUPTIBLE: u8 = flags::UNINTERRUPTIBLE;
     for (syscall, flags, reason) in [
-        (libc::SYS_openat, 0, Reason::Pipe),
-        (libc::SYS_openat, UNINTERRUPTIBLE, Reason::Other),
         (
             libc::SYS_sched_setaffinity,
             UNINTERRUPTIBLE,
