@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
 use profile::rank::Rank;
-use profile::text::{WIDTH, columns, comm, fit, sentence};
+use profile::text::{WIDTH, columns, comm, fit, round_percent, sentence};
 use profile::units;
 
 use crate::lockstat::headline::{UNKNOWN, is_contention, is_guess, is_little, like, worst};
@@ -33,11 +33,8 @@ pub(crate) fn lines(rows: &[LockRow], window_ns: u64) -> Vec<String> {
         (ns + row.total_ns, locks + row.locks)
     });
     if is_lock && is_little(all_ns, window_ns) {
-        let time = units::thread_time(all_ns);
-        let locks = units::counted(locks, "locks");
-        let waited = format!("No lock matters: threads waited {time} for {locks}");
-        let parts = [waited, format!("in {}", units::duration(window_ns))];
-        return sentence(&parts, "", WIDTH);
+        let longest_ns = alike.map(|row| row.max_ns).max().unwrap_or(0);
+        return no_matter(all_ns, locks, longest_ns, window_ns);
     }
     let is_futex = alike.clone().all(|row| row.identity.is_futex());
     let share = |row: &LockRow| 100.0 * row.total_ns as f64 / all_ns.max(1) as f64;
@@ -86,6 +83,20 @@ pub(crate) fn lines(rows: &[LockRow], window_ns: u64) -> Vec<String> {
     lines
 }
 
+/// The answer where all waits together are nobody's trouble, though one may be long.
+fn no_matter(all_ns: u64, locks: u64, longest_ns: u64, window_ns: u64) -> Vec<String> {
+    let parts = [
+        format!(
+            "No lock matters: threads waited {}",
+            units::thread_time(all_ns)
+        ),
+        format!("for {}", units::counted(locks, "locks")),
+        format!("in {};", units::duration(window_ns)),
+        format!("the longest wait was {}", units::duration(longest_ns)),
+    ];
+    sentence(&parts, "", WIDTH)
+}
+
 /// `app 7 waited 1.41 thread-seconds for mutex app.bss: queue`: where that is too long, the threads have a line of their own, or the
 /// name has, which gives way.
 fn who_waited(row: &LockRow) -> Vec<String> {
@@ -111,7 +122,7 @@ fn who_waited(row: &LockRow) -> Vec<String> {
     }
 }
 
-/// The thread that the others waited for at a barrier, if it is mostly the same one.
+/// The thread that the others waited for at a barrier, if it is the same one for most of the time.
 fn came_last(row: &LockRow) -> Option<String> {
     let rounds: u64 = row.last.iter().map(|one| one.times).sum();
     let caused_ns: u64 = row.last.iter().map(|one| one.caused_ns).sum();
@@ -119,9 +130,10 @@ fn came_last(row: &LockRow) -> Option<String> {
     let last = last.filter(|one| one.caused_ns > caused_ns / 2)?;
     let who = format!("{} {}", comm(&last.task.comm), last.task.tid);
     let times = units::count(last.times);
+    let share = round_percent(last.caused_ns, caused_ns);
+    let rounds = units::counted(rounds, "times");
     Some(format!(
-        "{who} came last {times} of {}",
-        units::counted(rounds, "times")
+        "{who} came last {times} of {rounds}, {share} of the waiting"
     ))
 }
 
@@ -185,7 +197,7 @@ mod tests {
         tests::{arrivals, row},
     };
 
-    /// A thread that came last to half of the rounds is not the trouble.
+    /// A thread that others waited for half of the time is not the trouble.
     #[test]
     fn who_is_late_at_a_barrier_is_named() {
         let said = |times: [u64; 2]| {
@@ -197,8 +209,7 @@ mod tests {
         };
         let late = said([39, 2]);
         assert!(
-            late.contains("; team 8 came last 39 of 41 times")
-                || late.contains("  team 8 came last 39 of 41 times;"),
+            late.contains("team 8 came last 39 of 41 times, 95% of"),
             "{late}"
         );
         let nobody = said([20, 20]);

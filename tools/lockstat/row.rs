@@ -190,7 +190,7 @@ pub(crate) struct LeftOut {
     pub(crate) class: &'static str,
     pub(crate) waits: u64,
     pub(crate) total_ns: u64,
-    /// Of waits that nobody was seen to end, and whose function does not say that they are for work: a lock may be made of what they
+    /// Time of waits that nobody was seen to end, and whose function does not say that they are for work: a lock may be made of what they
     /// are for, and somebody keep it.
     pub(crate) unended_ns: u64,
 }

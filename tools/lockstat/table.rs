@@ -400,7 +400,8 @@ pub(crate) fn write_left_out(classes: &[LeftOut], out: &mut impl Write) -> io::R
     }
     let parts = [
         format!("nobody ended {} of it:", units::duration(unended_ns)),
-        "no work came, or a lock is made of these and whoever has it keeps it".into(),
+        "either no work came,".into(),
+        "or a lock is made of such a futex and its holder keeps it".into(),
     ];
     for line in sentence(&parts, "", WIDTH - 2) {
         writeln!(out, "  {line}")?;

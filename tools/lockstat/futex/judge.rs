@@ -134,7 +134,7 @@ pub(crate) fn classify<'a>(
     }
 }
 
-/// Its file, of which glibc's has another name.
+/// musl's file: glibc's is called `libc.so.6`.
 fn is_musl((_, file): Call<'_>) -> bool {
     let base = file.map(|file| file.rsplit('/').next().unwrap_or(file));
     base.is_some_and(|base| base == "libc.so" || base.starts_with("ld-musl"))

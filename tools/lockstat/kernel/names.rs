@@ -122,13 +122,19 @@ fn by_caller(row: &LockRow, slab: &str) -> LockName {
     let mut known = BY_FUNCTION.iter();
     let is_its =
         |(class, begin, _): &&(&str, &str, &str)| row.class == *class && caller.starts_with(*begin);
-    if let Some((_, _, member)) = known.find(is_its) {
+    let is_of_any_use =
+        slab.is_empty() || slab.starts_with("kmalloc") || slab.contains("inode_cache");
+    let is_static = symbols::is_static(row.identity.address);
+    if is_of_any_use
+        && !is_static
+        && let Some((_, _, member)) = known.find(is_its)
+    {
         return LockName {
             own: (*member).into(),
             kind: (*member).into(),
         };
     }
-    if symbols::is_static(row.identity.address) {
+    if is_static {
         return LockName {
             own: format!("static, in {caller}"),
             kind: String::new(),

@@ -72,7 +72,7 @@ fn count(releases: Vec<Release>) -> Vec<Arrival> {
         let most = of_it.max_by_key(|(waker, ns)| (**ns, **waker));
         arrival.waker = most.map_or(0, |(waker, _)| *waker);
     }
-    last.rank_by_key(|last| Reverse((last.times, last.caused_ns, last.task.tid)));
+    last.rank_by_key(|last| Reverse((last.caused_ns, last.times, last.task.tid)));
     last
 }
 

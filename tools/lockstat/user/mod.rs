@@ -220,7 +220,7 @@ fn left_out(hidden: &[(Class, Role, LockRow)]) -> Vec<LeftOut> {
             total_ns: 0,
             unended_ns: 0,
         });
-        if *role == Role::Unsaid && row.open > 0 && row.open == row.contentions {
+        if *role == Role::Unsaid && row.open > 0 && row.open >= row.contentions {
             sum.unended_ns += row.total_ns;
         }
         sum.waits += row.contentions;
