@@ -81,7 +81,7 @@ pub(crate) fn sandwiched(tool: &str, options: &str, workload: Workload) -> Sandw
 pub(crate) fn sandwiched_as(tool: &str, mut command: Command, mut workload: Workload) -> Sandwich {
     command.args(["-j", "-p", &workload.pid().to_string()]);
     let start = || Tool::spawn(tool, command);
-    // Who ran while they waited is of interest, too.
+    // Threads that ran while they waited are of interest, too.
     let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
     let (output, results, logs) = between(below, start, &mut workload);
     workload.finish();

@@ -73,7 +73,7 @@ impl Progress {
     /// Removes the line before a report is printed.
     pub fn clear(&self) {
         if let Some(bar) = &self.bar {
-            // To reset it draws it once more.
+            // The reset draws it once more.
             bar.set_message("");
             bar.finish_and_clear();
             bar.reset();

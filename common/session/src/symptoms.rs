@@ -96,7 +96,8 @@ pub const SYMPTOMS: [Symptom; 17] = [
         symptom: "More threads, no more throughput",
         command: "`sudo lockstat -p PID -s 3 10`",
         reading: "the lock with most thread-seconds, and what its holder does: `sudo profile -p PID 10`, `sudo offcputime -p PID 10`",
-        trap: "thread-seconds add up over threads: 8 in 1 s are 8 that wait, which one holder may cause; `?` behind a class: a guess, or perhaps a wait for work",
+        trap: "thread-seconds add up over threads: 8 in 1 s are 8 that wait, which one holder may cause; \
+               `?` behind a class: a guess, or perhaps a wait for work",
     },
     Symptom {
         symptom: "It hangs",
@@ -137,7 +138,8 @@ pub const SYMPTOMS: [Symptom; 17] = [
     Symptom {
         symptom: "Much system time, or calls that fail",
         command: "`sudo syscount 10 1`",
-        reading: "calls by time, waits apart; errors: `sudo syscount -x 10 1`, `sudo syscount -e ENOENT 10 1`; the kernel's functions: `sudo profile -K 10`",
+        reading: "calls by time, waits apart; errors: `sudo syscount -x 10 1`, `sudo syscount -e ENOENT 10 1`; \
+                  the kernel's functions: `sudo profile -K 10`",
         trap: "time in a call is waiting, too: few calls that take long are no CPU time",
     },
     Symptom {

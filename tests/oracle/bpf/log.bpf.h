@@ -47,7 +47,7 @@ __u64 noted[MAX_CPUS] = {};
 /* 0 until the log is wanted. */
 __u32 is_on = 0;
 
-/* Events of its threads, and of those of processes that it started; 0: all. */
+/* Switches, calls and locks of its threads, and of those of processes that it started, as long as these have their parents; 0: all. */
 const volatile __u32 process = 0;
 
 #define GENERATIONS 4

@@ -72,12 +72,12 @@ impl Below {
         Ok(Self(Log::attach(engines, None)?))
     }
 
-    /// Of this process, and of those that it started, alone: others may fill a log in a second. `process` is its ID as the kernel
-    /// has it.
+    /// The same for this process, and those that it started and is the parent of, alone: others may fill a log in a second. `process`
+    /// is its ID as the kernel has it. Requests and ticks are everybody's all the same.
     ///
     /// # Errors
     ///
-    /// As [`Self::attach`].
+    /// The log cannot be attached.
     pub fn attach_to(engines: &'static [Engine], process: u32) -> Result<Self> {
         Ok(Self(Log::attach(engines, Some(process))?))
     }

@@ -67,7 +67,7 @@ impl Engine {
 /// An attached log.
 pub struct Log {
     skel: OracleSkel<'static>,
-    /// To clocks, and to calls' own events.
+    /// Links to clocks, and to calls' own events.
     links: Vec<Link>,
     engines: &'static [Engine],
     process: Option<u32>,

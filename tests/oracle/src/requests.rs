@@ -114,7 +114,7 @@ pub fn completed_since(logs: &Logs, disk: u32, step: Step, edges: &Range<u64>) -
     pairs(logs, replay).map(|pairs| pairs.into_iter().collect())
 }
 
-/// For how long any request was under way, ns, as seen by those that ended: not less, nor more.
+/// Time that any request was under way, ns, as seen by those that ended: not less, nor more.
 ///
 /// A request that outlasts others shows the gaps between them only when it ends, and these gaps do not count. Two that end at the
 /// same moment on two CPUs come in either order, and what they share may count twice.
