@@ -21,6 +21,7 @@ mod headline;
 mod json;
 mod kernel;
 mod known;
+mod left_out;
 mod losses;
 mod merge;
 mod names;

@@ -23,7 +23,7 @@ use crate::lockstat::losses::Ledger;
 use crate::lockstat::row::Side;
 use crate::lockstat::table::Look;
 use crate::lockstat::waits::{self, DELAY};
-use crate::lockstat::{answer, json, merge, next, stacks as listing, table};
+use crate::lockstat::{answer, json, left_out, merge, next, stacks as listing, table};
 
 /// An interval, ready to be told of.
 pub(crate) struct Interval {
@@ -136,12 +136,11 @@ fn write_human(
     let mut merged = merge::merge(&harvest.rows);
     // Some rows have only calls that came too late to wait.
     merged.retain(|row| row.contentions > 0 || row.total_ns > 0);
-    let left_out = &harvest.left_out;
+    let is_sure = harvest.left_out.iter().all(|sum| sum.unended_ns == 0);
     let window_ns = nanoseconds(harvest.window());
     match (merged.is_empty(), args.traces(Side::User)) {
         (true, false) => writeln!(out, "No thread waited for a lock of the kernel.")?,
         (true, true) => {
-            let is_sure = left_out.iter().all(|sum| sum.unended_ns == 0);
             writeln!(out, "{}", answer::nothing(is_sure))?;
         }
         (false, _) => {
@@ -157,7 +156,7 @@ fn write_human(
         listing::write(row, args.stacks, stacks, out)
     })?;
     chains::text::write(&harvest.chains, look.style, out)?;
-    table::write_left_out(left_out, out)?;
+    left_out::write(&harvest.left_out, out)?;
     let next = next::next(args, &merged, window_ns, is_there);
     writeln!(out, "\n{next}\n")?;
     Ok(())

@@ -16,7 +16,6 @@ use profile::units;
 
 use crate::lockstat::futex::Class;
 use crate::lockstat::headline::{is_guess, worst};
-use crate::lockstat::row::LeftOut;
 use crate::lockstat::row::{Arrival, For, Holder, HolderKind, LockRow, Meanwhile, Side};
 
 /// Of the lines about a lock.
@@ -379,32 +378,4 @@ pub(crate) fn by_thread<'a>(holders: impl Iterator<Item = &'a Holder>) -> Vec<Ho
     let mut threads: Vec<Holder> = threads.into_values().collect();
     threads.rank_by_key(|holder| Reverse((holder.caused_ns, holder.task.tid)));
     threads
-}
-
-/// Says how long threads waited for work, which was not asked for.
-pub(crate) fn write_left_out(classes: &[LeftOut], out: &mut impl Write) -> io::Result<()> {
-    if classes.is_empty() {
-        return Ok(());
-    }
-    let of_class = |sum: &LeftOut| format!("{} {}", sum.class, units::duration(sum.total_ns));
-    let parts: Vec<String> = classes.iter().map(of_class).collect();
-    let all_ns = classes.iter().map(|sum| sum.total_ns).sum();
-    let idle = format!("idle: {}, waiting for work", units::thread_time(all_ns));
-    writeln!(out, "\n{idle} (--class all shows it):")?;
-    for line in sentence(&parts, ",", WIDTH - 2) {
-        writeln!(out, "  {line}")?;
-    }
-    let unended_ns = classes.iter().map(|sum| sum.unended_ns).sum();
-    if unended_ns == 0 {
-        return Ok(());
-    }
-    let parts = [
-        format!("nobody ended {} of it:", units::duration(unended_ns)),
-        "either no work came,".into(),
-        "or a lock is made of such a futex and its holder keeps it".into(),
-    ];
-    for line in sentence(&parts, "", WIDTH - 2) {
-        writeln!(out, "  {line}")?;
-    }
-    Ok(())
 }

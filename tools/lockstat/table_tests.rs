@@ -1,10 +1,11 @@
 use profile::model::Task;
 use profile::style::Style;
 
+use crate::lockstat::left_out;
 use crate::lockstat::row::LeftOut;
 use crate::lockstat::row::tests::{arrivals, row};
 use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Meanwhile, Side, Waiter};
-use crate::lockstat::table::{Look, write, write_left_out};
+use crate::lockstat::table::{Look, write};
 use crate::narrow::{COMMS, LONG_NS, MANY, assert_narrow};
 
 fn task(comm: &str, tid: u32) -> Task {
@@ -139,14 +140,14 @@ fn no_line_is_longer_than_80_columns_and_no_name_reaches_the_terminal_raw() {
         let many = vec![long.clone(); 30];
         assert_narrow(&text(&many, 20));
     }
-    let left_out = ["cond", "sem", "join", "park", "unknown"].map(|class| LeftOut {
+    let classes = ["cond", "sem", "join", "park", "unknown"].map(|class| LeftOut {
         class,
         waits: MANY,
         total_ns: LONG_NS,
         unended_ns: LONG_NS,
     });
     let mut out = Vec::new();
-    write_left_out(&left_out, &mut out).unwrap();
+    left_out::write(&classes, &mut out).unwrap();
     assert_narrow(&String::from_utf8(out).unwrap());
 }
 

@@ -213,14 +213,16 @@ fn is_glibc(stack: u64, stacks: &mut StackTable) -> bool {
 
 fn left_out(hidden: &[(Class, Role, LockRow)]) -> Vec<LeftOut> {
     let mut classes: HashMap<&str, LeftOut> = HashMap::new();
-    for (_, role, row) in hidden {
+    for (class, role, row) in hidden {
         let sum = classes.entry(row.class).or_insert(LeftOut {
             class: row.class,
             waits: 0,
             total_ns: 0,
             unended_ns: 0,
         });
-        if *role == Role::Unsaid && row.open > 0 && row.open >= row.contentions {
+        // The end of a thread is no lock.
+        let may_be_lock = *role == Role::Unsaid && *class != Class::Join;
+        if may_be_lock && row.open > 0 && row.open >= row.contentions {
             sum.unended_ns += row.total_ns;
         }
         sum.waits += row.contentions;
