@@ -232,6 +232,10 @@ impl Thread {
                 _ if wait.may_be_idle() => seen.is_brisk || !is_home,
                 // Its client, if it does more with what it gets than wait here again.
                 Reason::Socket | Reason::Pipe if is_home && has_deeper => false,
+                // A shell's pipeline: its trouble, if any, is whoever writes.
+                Reason::Pipe if wait.reads_pipe() && !shows_still && self.seen.len() == 1 => {
+                    seen.is_brisk
+                }
                 _ => self.moves >= LEAST_MOVES || shows_still,
             }
         };

@@ -1,6 +1,6 @@
 //! Looks at threads, some of them made up.
 
-use host::waits::Wait;
+use host::waits::{Wait, file_type};
 
 use super::*;
 
@@ -186,4 +186,21 @@ fn only_chosen_threads_are_said_to_be_missed() {
     };
     assert!(missed(all) >= 4);
     drop(others);
+}
+
+#[test]
+fn a_mere_reader_of_a_pipe_is_no_answer_for_the_machine() {
+    let mut read = blocked(libc::SYS_read, HOME);
+    read.wait.file_type = file_type::FIFO;
+    let deeper = Some(blocked(libc::SYS_fsync, HOME - 4096));
+    let read = Some(read);
+    let only = thread(3, &[read, None, read, read]);
+    assert_eq!(busy(&only, false), []);
+    assert_eq!(busy(&only, true), [(Reason::Pipe, 3)]);
+    let brisk = thread(3_000, &[read, read, read]);
+    assert_eq!(
+        busy(&brisk, false).first().map(|(reason, _)| *reason),
+        Some(Reason::Pipe)
+    );
+    assert!(!busy(&thread(3, &[deeper, read, deeper]), false).is_empty());
 }
