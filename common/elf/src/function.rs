@@ -6,16 +6,9 @@ use object::elf::STT_FUNC;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolFlags};
 
 use crate::Headers;
-use crate::source::{Limits, Pieces};
+use crate::source::Pieces;
+use crate::variables::{LIMITS, MAX_SYMBOLS};
 
-/// The same as for variables: tables of browsers have 30 MB.
-const LIMITS: Limits = Limits {
-    piece: 64 << 20,
-    name: 1024,
-    all: 192 << 20,
-};
-/// More symbols than any real file has.
-const MAX_SYMBOLS: usize = 4 << 20;
 /// A version that programs are no longer linked with: `VERSYM_HIDDEN` of the gABI's `.gnu.version`.
 const HIDDEN: u16 = 1 << 15;
 

@@ -11,13 +11,13 @@ use crate::source::{Limits, Pieces};
 
 /// Largest table read at once: symbol tables of browsers have 30 MB; and all that is read of one file. Longer names are not
 /// read.
-const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: Limits = Limits {
     piece: 64 << 20,
     name: 1024,
     all: 192 << 20,
 };
 /// More symbols than any real file has, and more variables.
-const MAX_SYMBOLS: usize = 4 << 20;
+pub(crate) const MAX_SYMBOLS: usize = 4 << 20;
 const MAX_VARIABLES: usize = 1 << 19;
 /// Longer names are cut.
 const MAX_NAME: usize = 256;
