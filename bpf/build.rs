@@ -46,7 +46,10 @@ fn main() -> Result<()> {
         let own = source.parent().context("below the package")?;
         println!("cargo:rerun-if-changed={}", own.display());
         let object = out.join(format!("{name}.o"));
-        let of_these = format!("{name}.{:08x}.o", checksum(&[own, &include])?);
+        let of_these = format!(
+            "{name}.{:08x}.o",
+            checksum(&[own, &include, &include.join("machine")])?
+        );
         if given.join(&of_these).exists() {
             fs::copy(given.join(&of_these), &object)?;
         } else {
@@ -72,6 +75,7 @@ fn checksum(directories: &[&Path]) -> Result<u32> {
     for directory in directories {
         let entries = fs::read_dir(directory)?.map(|entry| Ok(entry?.path()));
         let mut files = entries.collect::<Result<Vec<PathBuf>>>()?;
+        files.retain(|path| path.is_file());
         files.sort();
         for file in files {
             sum.update(file.file_name().context("a file")?.as_encoded_bytes());

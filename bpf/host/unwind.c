@@ -34,6 +34,7 @@ static const void *host_registers_of(const void *task);
 #undef bpf_task_pt_regs
 #define bpf_task_pt_regs(task) ((long)host_registers_of(task))
 
+#ifndef HOST_IS_ARM64
 /* Registers in which the ABI passes arguments to a system call. */
 #define PT_REGS_PARM1_SYSCALL(regs) ((regs)->di)
 #define PT_REGS_PARM2_SYSCALL(regs) ((regs)->si)
@@ -47,6 +48,7 @@ static const void *host_registers_of(const void *task);
 #define PT_REGS_PARM4_CORE_SYSCALL(regs) HOST_READ1(regs, r10)
 #define PT_REGS_PARM5_CORE_SYSCALL(regs) HOST_READ1(regs, r8)
 #define PT_REGS_PARM6_CORE_SYSCALL(regs) HOST_READ1(regs, r9)
+#endif
 #include <bpf/bpf_tracing.h>
 
 /* A map in a map is only an address. */
@@ -230,9 +232,9 @@ static struct user_regs host_given;
 /* Its registers in user space, in the order of struct user_regs. */
 void host_enter(struct task_struct *task, const struct user_regs *registers)
 {
-	struct user_regs *at = task->stack + KERNEL_STACK_BYTES;
+	struct user_regs *at = task->stack + KERNEL_STACK_BYTES - user_regs_bytes();
 
-	*--at = *registers;
+	*at = *registers;
 	host_given = *registers;
 }
 
@@ -322,9 +324,17 @@ __u32 host_inside(__u32 slot)
 	return scratch_at(slot)->unwind.inside;
 }
 
+#ifndef HOST_IS_ARM64
 __u32 host_find_exit(__u64 ip, __u64 sp, __u32 exact)
 {
 	return find_exit(ip, sp, exact);
+}
+#endif
+
+/* Bits of return addresses that are addresses. */
+void host_mask(__u64 mask)
+{
+	host_poke(&code_mask, &mask, sizeof(mask));
 }
 
 #include "unwind_kept.h"

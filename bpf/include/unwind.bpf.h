@@ -47,7 +47,7 @@ static __always_inline void unwind_user(__u32 slot, struct stack_scratch *scratc
 	at->has_tables = at->process.mappings != 0;
 	at->is_unlisted = unwind_mode != UNWIND_FP && !at->compat && !at->process.mappings && can_find_mappings(at);
 	at->leaf = 1;
-	at->bx = 0;
+	begin_walk(at);
 	at->inside = 0;
 	scratch->record.depth = 0;
 	if (at->process.mappings || at->is_unlisted)

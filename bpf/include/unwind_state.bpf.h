@@ -10,6 +10,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "maps.bpf.h"
+#include "registers.bpf.h"
 #include "unwind_tables.bpf.h"
 
 #define MAX_STACK_DEPTH 127
@@ -40,6 +41,10 @@ enum unwind_mode {
 };
 
 const volatile __u32 unwind_mode = UNWIND_AUTO;
+/* Bits of a return address that pointer authentication (PAC of arm64) leaves alone: they depend on the processor and on the
+ * kernel's address space. All, elsewhere.
+ */
+const volatile __u64 code_mask = ~0ULL;
 
 /* Words of a frame that one read fetches at most: return address, saved frame pointer, and what lies between. */
 #define FRAME_WORDS 8
@@ -67,8 +72,8 @@ struct unwind {
 	__u64 ip;
 	__u64 sp;
 	__u64 bp;
-	/* rbx, if the frame that was just left had kept or saved it, or a signal interrupted this one; else 0. */
-	__u64 bx;
+	/* What else is known of this frame. */
+	struct followed_registers followed;
 	/* All registers of a leaf. */
 	struct user_regs regs;
 	/* Its `mappings` count those below for a process that is not listed. */
@@ -106,6 +111,17 @@ struct stack_scratch {
 #define SCRATCHES 4
 
 MAP(PERCPU_ARRAY, stack_scratches, __u32, struct stack_scratch, SCRATCHES);
+
+static __always_inline bool read_user(void *to, __u32 bytes, __u64 from)
+{
+	return !bpf_probe_read_user(to, bytes, (void *)from);
+}
+
+/* A register by its DWARF number, of a thread that has not left the frame that it was interrupted in. */
+static __always_inline __u64 leaf_register(const struct unwind *at, __u32 number)
+{
+	return register_by_number(&at->regs, number);
+}
 
 #define CACHED_RULES 1024
 

@@ -10,23 +10,9 @@
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
-#include "unwind_code.bpf.h"
+#include "unwind_machine.bpf.h"
 #include "unwind_rule.bpf.h"
 #include "unwind_state.bpf.h"
-
-static __always_inline bool read_user(void *to, __u32 bytes, __u64 from)
-{
-	return !bpf_probe_read_user(to, bytes, (void *)from);
-}
-
-/* The dynamic linker's lazy binding aligns its stack and remembers the old one in rbx. */
-#define DWARF_RBX 3
-
-/* A register by its DWARF number, of a thread that has not left the frame that it was interrupted in. */
-static __always_inline __u64 leaf_register(const struct unwind *at, __u32 number)
-{
-	return register_by_number(&at->regs, number);
-}
 
 static __always_inline bool read_frame_pointer(struct unwind *at)
 {
@@ -68,63 +54,7 @@ static __always_inline int step_by_frame_pointer(struct unwind *at)
 	at->sp = at->bp + (at->compat ? 8 : 16);
 	at->bp = at->frame[0];
 	at->ip = at->frame[1];
-	at->bx = 0;
-	at->exact = at->leaf = 0;
-	return STEP_ON;
-}
-
-/* Offsets in the kernel's struct rt_sigframe, from sp in the handler's return stub: struct sigcontext begins at 40; rbx is behind rbp. */
-#define SIGFRAME_BP (40 + 10 * 8)
-#define SIGFRAME_SP (40 + 15 * 8)
-
-static __always_inline int step_out_of_signal(struct unwind *at)
-{
-	__u64 frame = at->sp;
-
-	if (!read_user(at->frame, 2 * sizeof(__u64), frame + SIGFRAME_BP))
-		return STACK_END_UNREADABLE;
-	at->bp = at->frame[0];
-	at->bx = at->frame[1];
-	if (!read_user(at->frame, 2 * sizeof(__u64), frame + SIGFRAME_SP))
-		return STACK_END_UNREADABLE;
-	at->sp = at->frame[0];
-	at->ip = at->frame[1];
-	at->exact = 1;
-	at->leaf = 0;
-	return at->ip ? STEP_ON : STACK_END_ROOT;
-}
-
-/* Fetches the return address and, where it was saved, the caller's frame pointer: with one read if they are close. */
-static __always_inline int leave_frame(struct unwind *at, struct unwind_rule rule, __u64 cfa)
-{
-	__s64 saved = rule.fp_offset;
-	__u64 bytes = -saved;
-
-	if (RULE_BX_SLOT(rule) == BX_KEPT) {
-		if (at->leaf)
-			at->bx = leaf_register(at, DWARF_RBX);
-	} else {
-		at->bx = 0;
-		if (RULE_BX_SLOT(rule) && !read_user(&at->bx, sizeof(at->bx), cfa - 8 * RULE_BX_SLOT(rule)))
-			return STACK_END_UNREADABLE;
-	}
-	if (RULE_FP(rule) == FP_AT_CFA && saved <= -16 && saved >= -FRAME_WORDS * 8 && !(saved & 7)) {
-		if (!read_user(at->frame, bytes & (2 * FRAME_WORDS * 8 - 1), cfa - bytes))
-			return STACK_END_UNREADABLE;
-		at->bp = at->frame[0];
-		at->ip = at->frame[(bytes / 8 - 1) & (FRAME_WORDS - 1)];
-	} else {
-		if (!read_user(&at->ip, sizeof(at->ip), cfa - 8))
-			return STACK_END_UNREADABLE;
-		if (RULE_FP(rule) == FP_AT_CFA && !read_user(&at->bp, sizeof(at->bp), cfa + saved))
-			return STACK_END_UNREADABLE;
-		if (RULE_FP(rule) == FP_AT_BP && !read_user(&at->bp, sizeof(at->bp), at->bp + saved))
-			return STACK_END_UNREADABLE;
-		/* Neither a frame nor the mark of the outermost. */
-		if (RULE_FP(rule) == FP_LOST)
-			at->bp = 1;
-	}
-	at->sp = cfa;
+	follow_frame_record(at);
 	at->exact = at->leaf = 0;
 	return at->ip ? STEP_ON : STACK_END_ROOT;
 }
@@ -136,7 +66,7 @@ static __always_inline int step_by_rule(struct unwind *at, struct unwind_rule ru
 
 	switch (rule.cfa) {
 	case CFA_SP:
-		cfa = at->sp + offset;
+		cfa = cfa_by_sp(at, rule);
 		break;
 	case CFA_BP:
 		cfa = at->bp + offset;
@@ -152,10 +82,7 @@ static __always_inline int step_by_rule(struct unwind *at, struct unwind_rule ru
 		cfa = at->sp + 8 + ((at->ip & 15) >= offset ? 8 : 0);
 		break;
 	case CFA_REGISTER:
-		if (at->leaf)
-			cfa = leaf_register(at, offset & 255);
-		else if ((offset & 255) == DWARF_RBX)
-			cfa = at->bx;
+		cfa = known_register(at, offset & 255);
 		if (!cfa)
 			return STACK_END_UNSUPPORTED;
 		cfa += offset >> 8;
@@ -165,37 +92,15 @@ static __always_inline int step_by_rule(struct unwind *at, struct unwind_rule ru
 			return STACK_END_UNSUPPORTED;
 		at->ip = leaf_register(at, offset & 255);
 		at->sp += offset >> 8;
-		at->bx = 0;
+		forget_registers(at);
 		at->exact = at->leaf = 0;
 		return at->ip ? STEP_ON : STACK_END_ROOT;
 	default:
 		return STACK_END_UNSUPPORTED;
 	}
-	/* Callers are further up, always: this ends every loop that memory could hold. */
-	if (cfa <= at->sp)
+	if (!leads_on(at, rule, cfa))
 		return STACK_END_NO_TABLE;
 	return leave_frame(at, rule, cfa);
-}
-
-/* Without a table. The frame pointer is right where code keeps one, and not where it is about to make or leave its frame:
- * what the code does next says so. CFA_UNCOVERED: it does not.
- */
-static __always_inline struct unwind_rule rule_by_code(const struct unwind *at)
-{
-	struct unwind_rule rule = {};
-	__u32 exit = 0;
-
-	if (unwind_mode == UNWIND_AUTO && !at->compat)
-		exit = find_exit(at->ip, at->sp, at->exact);
-	if (!exit)
-		return rule;
-	rule.cfa = CFA_SP;
-	rule.cfa_offset = exit & ~7U;
-	if (exit & CODE_SAVED_BP) {
-		rule.fp = FP_AT_CFA;
-		rule.fp_offset = -16;
-	}
-	return rule;
 }
 
 /* The stack grows downwards. */
@@ -218,8 +123,7 @@ static __always_inline int unwind_step(__u32 slot, struct stack_scratch *scratch
 	/* A call may be its function's last instruction: the byte before the return address is inside it. */
 	pc = at->ip - !at->exact;
 	rule = rule_for(slot, at, cache, pc);
-	if (rule.cfa == CFA_UNCOVERED)
-		rule = rule_by_code(at);
+	rule = rule_by_code(at, rule);
 	/* The stub was not called: it begins at the return address. */
 	scratch->record.addresses[depth] = rule.cfa == CFA_SIGNAL ? at->ip : pc;
 	scratch->record.depth = depth + 1;

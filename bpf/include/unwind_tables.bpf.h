@@ -60,15 +60,13 @@ enum unwind_fp {
 	FP_LOST,
 };
 
-/* Words below the CFA where the caller's rbx is, or BX_KEPT; 0: not said. Only in files whose CFA is in rbx somewhere. */
-#define RULE_BX_SLOT(rule) ((rule).fp >> 2)
-/* Code that has not touched it. */
-#define BX_KEPT 63
+/* A place that the architecture gives a meaning: where the caller's rbx is, or where the return address is. */
+#define RULE_SLOT(rule) ((rule).fp >> 2)
 #define RULE_FP(rule) ((rule).fp & 3)
 
 struct unwind_rule {
 	__u8 cfa;
-	/* enum unwind_fp, and above its two bits the slot of rbx. */
+	/* enum unwind_fp, and above its two bits the slot. */
 	__u8 fp;
 	__s16 fp_offset;
 	__s32 cfa_offset;

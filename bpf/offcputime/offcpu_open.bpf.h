@@ -25,6 +25,8 @@ struct open_phase {
 	__u64 ip;
 	__u64 sp;
 	__u64 bp;
+	/* Return address of a function that has not saved it, on arm64; else 0. */
+	__u64 lr;
 	__u32 tgid;
 	__u32 tid;
 	__u8 comm[16];
@@ -89,6 +91,7 @@ static __always_inline void describe_registers(struct open_phase *open, struct m
 	open->ip = user_ip(&copied);
 	open->sp = user_sp(&copied);
 	open->bp = user_fp(&copied);
+	open->lr = user_lr(&copied);
 	open->exact = goes_on_anywhere(regs, &copied);
 }
 

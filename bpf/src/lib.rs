@@ -84,6 +84,15 @@ macro_rules! unwind_maps {
     };
 }
 
+/// Before loading: how user stacks are walked.
+#[macro_export]
+macro_rules! unwind_by {
+    ($rodata:expr, $method:expr) => {{
+        $rodata.unwind_mode = $method as u32;
+        $rodata.code_mask = host::code_mask();
+    }};
+}
+
 /// Before loading: where a skeleton keeps its targets' state, in task storage or in a hash table (per_task.bpf.h); only
 /// that map is made. The program `task_freed` belongs to the hash table.
 #[macro_export]

@@ -1,5 +1,7 @@
 //! The unwinder's programs on random programs and stacks of which the walk is known, and on memory that holds anything.
 
+#[path = "host/unwind_arm64.rs"]
+mod arm64;
 #[path = "host/unwind_code.rs"]
 mod code;
 #[path = "host/unwind_ends.rs"]
@@ -46,15 +48,22 @@ use world::{Backing, World};
 const TGID: u32 = 77;
 
 /// Compiled once for all tests here.
-static OBJECT: LazyLock<PathBuf> = LazyLock::new(|| {
-    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unwind.so");
-    host::compile("unwind").persist(&object).expect("a file");
+static OBJECT: LazyLock<PathBuf> = LazyLock::new(|| compiled("unwind"));
+static ARM64: LazyLock<PathBuf> = LazyLock::new(|| compiled("unwind_arm64"));
+
+fn compiled(name: &str) -> PathBuf {
+    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.so"));
+    host::compile(name).persist(&object).expect("a file");
     object
-});
+}
 
 fn unwinder() -> Unwinder {
+    unwinder_of(&OBJECT)
+}
+
+fn unwinder_of(object: &Path) -> Unwinder {
     Unwinder {
-        host: Host::load(&OBJECT),
+        host: Host::load(object),
     }
 }
 

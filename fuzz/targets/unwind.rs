@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use unwind::{Frame, Image, Rule, Table, walk};
+use unwind::{Architecture, Frame, Image, Rule, Table, walk};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(image) = Image::from_memory(bytes) else {
@@ -17,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     check(&table);
-    step(&table);
+    step(image.architecture(), &table);
 });
 
 /// What BPF relies on, although it checks all indices itself.
@@ -48,18 +48,15 @@ fn check(table: &Table) {
 }
 
 /// Walks from the first places where a rule begins, through memory that holds addresses of this text.
-fn step(table: &Table) {
+fn step(architecture: Architecture, table: &Table) {
     let memory = |address: u64| {
         (!address.is_multiple_of(3)).then(|| table.text_start.wrapping_add(address % 4096))
     };
     for row in table.rows.iter().take(64) {
+        let ip = table.text_start.wrapping_add(u64::from(row >> 16));
         let frame = Frame {
-            ip: table.text_start.wrapping_add(u64::from(row >> 16)),
-            sp: 0x7fff_0000,
-            bp: Some(0x7fff_0100),
-            exact: true,
-            leaf: Some([0x7fff_0200; 16]),
-            bx: None,
+            lr: Some(table.text_start),
+            ..Frame::new(architecture, ip, 0x7fff_0000, 0x7fff_0100).with_leaf(&[0x7fff_0200; 16])
         };
         walk(frame, memory, |_| Some((table, 0)), 32);
     }

@@ -7,7 +7,11 @@ use std::path::Path;
 /// The headers of `include` with the tools that include them, themselves or through others.
 pub(crate) fn users(bpf: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let include = bpf.join("include");
+    let folder = include.join("machine");
+    let machine = named_in(&folder).map(|header| format!("machine/{header}"));
     let mut users: BTreeMap<String, BTreeSet<String>> = named_in(&include)
+        .filter(|name| include.join(name).is_file())
+        .chain(machine)
         .map(|header| (header, BTreeSet::new()))
         .collect();
     for tool in named_in(bpf) {

@@ -8,7 +8,7 @@ use gimli::{
     UnwindTableRow, Value,
 };
 use object::{Object, ObjectKind, ObjectSection};
-use unwind::{End, Frame, Image, Table};
+use unwind::{Architecture, End, Frame, Image, Table};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -152,14 +152,8 @@ impl Comparison<'_> {
 
     fn address(&mut self, row: &UnwindTableRow<usize>, ip: u64) -> Result<(), String> {
         let registers = registers(ip, &mut self.random);
-        let frame = Frame {
-            ip,
-            sp: registers[7],
-            bp: Some(registers[6]),
-            exact: true,
-            leaf: registers[..16].try_into().ok(),
-            bx: None,
-        };
+        let frame = Frame::new(Architecture::X86_64, ip, registers[7], registers[6])
+            .with_leaf(&registers[..16]);
         let rule = self.table.lookup(ip);
         let ours = frame.caller(rule, memory);
         let machine = Machine {

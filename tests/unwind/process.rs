@@ -131,6 +131,6 @@ macro_rules! here {
                 options(nomem, nostack, preserves_flags),
             );
         }
-        unwind::Frame { ip, sp, bp: Some(bp), exact: true, leaf: None, bx: None }
+        unwind::Frame::new(unwind::Architecture::X86_64, ip, sp, bp)
     }};
 }

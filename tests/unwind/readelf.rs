@@ -1,10 +1,10 @@
-//! libc's table against readelf, which shares no code with gimli: CFA, rbp and return address of every row.
+//! Tables against readelf, which shares no code with gimli: CFA, frame pointer and return address of every row.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::process::Command;
 
-use unwind::{Cfa, FpMode, Image, Rule, Table};
+use unwind::{Architecture, Cfa, FpMode, Image, Rule, Table};
 
 /// A row as readelf prints it: address, CFA, and the columns by name.
 struct Row<'a> {
@@ -40,45 +40,81 @@ fn rows(text: &str) -> Vec<Row<'_>> {
     rows
 }
 
-/// What readelf calls a register.
+/// What readelf calls a register of x86-64.
 const NAMES: [&str; 16] = [
     "rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13",
     "r14", "r15",
 ];
 
+/// Names of the stack pointer and of the frame pointer.
+fn pointers(architecture: Architecture) -> [&'static str; 2] {
+    match architecture {
+        Architecture::X86_64 => ["rsp", "rbp"],
+        Architecture::Aarch64 => ["sp", "x29"],
+    }
+}
+
+fn register(architecture: Architecture, number: u8) -> String {
+    match architecture {
+        Architecture::X86_64 => NAMES[usize::from(number)].into(),
+        Architecture::Aarch64 => format!("x{number}"),
+    }
+}
+
+/// The column of a return address that is in memory, or in aarch64's x30.
+fn return_address(architecture: Architecture, rule: Rule) -> String {
+    match (architecture, rule.slot) {
+        (Architecture::X86_64, _) => "c-8".into(),
+        (Architecture::Aarch64, 0) => "u".into(),
+        (Architecture::Aarch64, 62) => format!("c{:+}", 8 * (i32::from(rule.fp_offset) + 1)),
+        (Architecture::Aarch64, 63) => format!("c{:+}", 8 * i32::from(rule.fp_offset)),
+        (Architecture::Aarch64, words) => format!("c-{}", 8 * u32::from(words)),
+    }
+}
+
 /// The columns that a rule would have.
-fn printed(rule: Rule) -> [String; 3] {
+fn printed(architecture: Architecture, rule: Rule) -> [String; 3] {
+    let [sp, fp] = pointers(architecture);
+    let register = |number| register(architecture, number);
     let cfa = match rule.cfa {
-        Cfa::Sp => format!("rsp{:+}", rule.cfa_offset),
-        Cfa::Bp => format!("rbp{:+}", rule.cfa_offset),
-        Cfa::Register => format!("{}{:+}", NAMES[usize::from(rule.low())], rule.high()),
-        Cfa::RaRegister => format!("rsp{:+}", rule.high()),
+        Cfa::Sp => format!("{sp}{:+}", rule.cfa_offset),
+        Cfa::Bp => format!("{fp}{:+}", rule.cfa_offset),
+        Cfa::Register => format!("{}{:+}", register(rule.low()), rule.high()),
+        Cfa::RaRegister => format!("{sp}{:+}", rule.high()),
         Cfa::SpDeref | Cfa::BpDeref | Cfa::Plt | Cfa::Signal => "exp".into(),
         Cfa::End | Cfa::Unsupported | Cfa::Uncovered => String::new(),
     };
     let bp = match (rule.cfa, rule.fp) {
         (Cfa::Signal, _) | (_, FpMode::AtBp) => "exp".into(),
         (_, FpMode::Same) => "u".into(),
-        (_, FpMode::AtCfa) => format!("c{:+}", rule.fp_offset),
+        (_, FpMode::AtCfa) => {
+            let unit = match architecture {
+                Architecture::X86_64 => 1,
+                Architecture::Aarch64 => 8,
+            };
+            format!("c{:+}", unit * i32::from(rule.fp_offset))
+        }
         (_, FpMode::Lost) => String::new(),
     };
     let ra = match rule.cfa {
         Cfa::Signal => "exp".into(),
         Cfa::End => "u".into(),
-        Cfa::RaRegister => NAMES[usize::from(rule.low())].into(),
-        _ => "c-8".into(),
+        Cfa::RaRegister => register(rule.low()),
+        _ => return_address(architecture, rule),
     };
     [cfa, bp, ra]
 }
 
-fn differs(table: &Table, row: &Row<'_>) -> Option<String> {
+fn differs(architecture: Architecture, table: &Table, row: &Row<'_>) -> Option<String> {
     let rule = table.lookup(row.address);
-    let bp = row.columns.get("rbp").copied().unwrap_or("u");
-    let ra = row.columns.get("ra").copied().unwrap_or("u");
-    let [our_cfa, our_bp, our_ra] = printed(rule);
+    let [sp, fp] = pointers(architecture);
+    // A register that is as it was: said, or not said.
+    let column = |name| row.columns.get(name).copied().unwrap_or("u");
+    let [bp, ra] = [fp, "ra"].map(|name| column(name).replace('s', "u"));
+    let [our_cfa, our_bp, our_ra] = printed(architecture, rule);
     let same = match rule.cfa {
         Cfa::End => ra == "u",
-        Cfa::Unsupported => row.columns.contains_key("rsp"),
+        Cfa::Unsupported => row.columns.contains_key(sp),
         _ => (our_cfa == row.cfa) && (our_bp == bp) && (our_ra == ra),
     };
     let text = || {
@@ -90,25 +126,42 @@ fn differs(table: &Table, row: &Row<'_>) -> Option<String> {
     (!same).then(text)
 }
 
-#[test]
-fn every_row_of_libc_says_what_readelf_says() {
-    let path = "/usr/lib/x86_64-linux-gnu/libc.so.6";
+/// Every row of a file, of which there are more than `least`.
+fn assert_rows(path: &str, least: usize) {
     let output = Command::new("readelf")
         .args(["--wide", "--debug-dump=frames-interp", path])
         .env("LC_ALL", "C")
         .output()
         .expect("readelf, which `make deps` installs");
     let text = String::from_utf8_lossy(&output.stdout);
-    let (table, _) = Image::read(&File::open(path).unwrap())
-        .unwrap()
-        .table()
-        .unwrap();
+    let file = File::open(path).expect("a file that `make deps-test` installs");
+    let image = Image::read(&file).unwrap();
+    let (table, _) = image.table().unwrap();
     let rows = rows(&text);
     // Of two rows at one address the second counts; readelf prints both.
     let ends = rows.iter().zip(rows.iter().skip(1).map(Some).chain([None]));
     let live = ends.filter(|(row, next)| next.is_none_or(|next| next.address != row.address));
-    let differing: Vec<_> = live.filter_map(|(row, _)| differs(&table, row)).collect();
-    eprintln!("{} rows, {} differ", rows.len(), differing.len());
-    assert!(rows.len() > 10_000);
+    let differing: Vec<_> = live
+        .filter_map(|(row, _)| differs(image.architecture(), &table, row))
+        .collect();
+    eprintln!("{path}: {} rows, {} differ", rows.len(), differing.len());
+    assert!(rows.len() > least, "{}", rows.len());
     assert_eq!(differing, Vec::<String>::new());
+}
+
+#[test]
+fn every_row_of_libc_says_what_readelf_says() {
+    assert_rows("/usr/lib/x86_64-linux-gnu/libc.so.6", 10_000);
+}
+
+/// The files of Debian's cross compiler.
+#[test]
+fn every_row_of_libraries_for_arm64_says_what_readelf_says() {
+    for (name, least) in [
+        ("libc.so.6", 15_000),
+        ("libstdc++.so.6", 15_000),
+        ("ld-linux-aarch64.so.1", 1_000),
+    ] {
+        assert_rows(&format!("/usr/aarch64-linux-gnu/lib/{name}"), least);
+    }
 }

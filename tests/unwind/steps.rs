@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
-use unwind::{End, Frame};
+use unwind::{Architecture, End, Frame};
 
 use crate::live::libgcc;
 use crate::process::Process;
@@ -55,14 +55,8 @@ extern "C" fn step(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
         )
     };
     let register = |index: c_int| gregs[index as usize] as u64;
-    let frame = Frame {
-        ip: register(libc::REG_RIP),
-        sp: register(libc::REG_RSP),
-        bp: Some(register(libc::REG_RBP)),
-        exact: true,
-        leaf: Some(GREGS.map(register)),
-        bx: None,
-    };
+    let [ip, sp, bp] = [libc::REG_RIP, libc::REG_RSP, libc::REG_RBP].map(register);
+    let frame = Frame::new(Architecture::X86_64, ip, sp, bp).with_leaf(&GREGS.map(register));
     let (ips, end) = steps.process.walk(frame);
     steps.count += 1;
     if let Some(table) = steps.process.table(frame.ip) {

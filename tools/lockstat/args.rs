@@ -316,7 +316,7 @@ impl Args {
     pub(crate) fn to_bpf(&self, targets: &Settings, rodata: &mut rodata) {
         rodata.targets = bpf::target_config!(bpf::lockstat::types, targets);
         rodata.comm_glob = bpf::comm_glob!(bpf::lockstat::types, &targets.comm);
-        rodata.unwind_mode = self.unwind as u32;
+        bpf::unwind_by!(rodata, self.unwind);
         rodata.calls_for_work = host::waits::for_work();
         rodata.config = lockstat_config {
             interrupts: self.targets.are_all().into(),

@@ -149,7 +149,7 @@ impl Args {
             pad: 0,
             takes_fd: waits::takes_fd(),
         };
-        rodata.unwind_mode = self.stacks.unwind as u32;
+        bpf::unwind_by!(rodata, self.stacks.unwind);
         rodata.config = offcputime_config {
             stacks: stack_config {
                 no_user: self.stacks.kernel_stacks.into(),

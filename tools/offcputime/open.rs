@@ -54,6 +54,7 @@ fn open_stacks(
         ip: open.ip,
         sp: open.sp,
         bp: open.bp,
+        lr: open.lr,
         exact: open.exact != 0,
     };
     let user = match open.ip {

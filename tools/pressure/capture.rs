@@ -94,7 +94,7 @@ impl Capture {
         let skel = loader::prepare(builder, &programs, |open| {
             let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
             rodata.targets = bpf::target_config!(bpf::pressure::types, targets);
-            rodata.unwind_mode = Method::Auto as u32;
+            bpf::unwind_by!(rodata, Method::Auto);
             rodata.config = pressure_config {
                 psi: has_psi.into(),
                 stacks: args.stacks.into(),

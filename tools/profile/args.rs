@@ -145,7 +145,7 @@ impl Args {
         rodata.targets = bpf::target_config!(bpf::profile::types, targets);
         rodata.comm_glob = bpf::comm_glob!(bpf::profile::types, &targets.comm);
         rodata.keeps_moments = self.keeps_moments().into();
-        rodata.unwind_mode = self.stacks.unwind as u32;
+        bpf::unwind_by!(rodata, self.stacks.unwind);
         rodata.config = profile_config {
             stacks: stack_config {
                 no_user: self.stacks.kernel_stacks.into(),

@@ -26,9 +26,9 @@ fn temporary() -> TempPath {
     file.into_temp_path()
 }
 
-/// The architecture's name in the kernel's sources. Unwind tables are x86-64's alone, and walked anywhere.
+/// The architecture's name in the kernel's sources. Stacks of both are walked anywhere.
 fn architecture(tool: &str) -> &'static str {
-    if cfg!(target_arch = "aarch64") && tool != "unwind" {
+    if tool == "unwind_arm64" || cfg!(target_arch = "aarch64") && tool != "unwind" {
         "-D__TARGET_ARCH_arm64"
     } else {
         "-D__TARGET_ARCH_x86"

@@ -1,7 +1,7 @@
 //! Code that makes or leaves its frame is recognised, and nothing else is.
 
 use fastrand::Rng;
-use unwind::{Frame, Rule};
+use unwind::{Architecture, Frame, Rule};
 
 use crate::forms::{Form, call};
 use crate::memory::{Memory, PAGE};
@@ -117,12 +117,9 @@ fn both_walkers_recognise_the_same_code() {
         unwinder.remember(&memory);
         let exact = rng.bool();
         let frame = Frame {
-            ip,
-            sp: STACK,
             bp: None,
-            bx: None,
             exact,
-            leaf: None,
+            ..Frame::new(Architecture::X86_64, ip, STACK, 0)
         };
         let caller = frame.caller(Rule::UNCOVERED, |at| memory.word(at));
         let truth = caller.map_or(0, |it| (it.sp - STACK) as u32 + u32::from(it.bp.is_some()));

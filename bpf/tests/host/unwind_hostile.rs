@@ -1,7 +1,7 @@
 //! Memory and tables that hold anything: the walkers of the kernel side and of user space agree, and every walk ends.
 
 use fastrand::Rng;
-use unwind::{Cfa, End, FpMode, Frame, Rule};
+use unwind::{Architecture, Cfa, End, FpMode, Frame, Rule};
 
 use crate::forms::{Form, call};
 use crate::host::machine::Task;
@@ -47,7 +47,7 @@ fn any_rule(rng: &mut Rng) -> Rule {
         cfa_offset,
         fp: [FpMode::Same, FpMode::AtCfa, FpMode::AtBp, FpMode::Lost][rng.usize(0..4)],
         fp_offset: 8 * rng.i16(-12..4),
-        bx_slot: [0, 0, 63, rng.u8(1..63)][rng.usize(0..4)],
+        slot: [0, 0, 63, rng.u8(1..63)][rng.usize(0..4)],
     }
 }
 
@@ -89,9 +89,8 @@ fn any_word(rng: &mut Rng, code: &[u64]) -> u64 {
 /// to one, and not supported to the other; so is what needs a frame pointer that is lost, which the kernel side has as 1. An
 /// outermost leaf may have a caller. Of words that are read together, one that is missing counts before one that is 0.
 fn may_be(end: End, frame: &Frame, rule: Rule, is_leaf: bool) -> Vec<u8> {
-    let reads_more = rule.cfa == Cfa::Signal
-        || rule.bx_slot > 0
-        || matches!(rule.fp, FpMode::AtCfa | FpMode::AtBp);
+    let reads_more =
+        rule.cfa == Cfa::Signal || rule.slot > 0 || matches!(rule.fp, FpMode::AtCfa | FpMode::AtBp);
     let is_by_bp = rule.cfa == Cfa::Uncovered || rule == Rule::UNCOVERED;
     match end {
         End::Root if is_by_bp && is_leaf => vec![NO_TABLE],
@@ -163,14 +162,8 @@ fn compare(
     unwinder.user_stack_from(0, task, TGID, from);
     unwinder.take_sent();
     let told = unwinder.walked(0);
-    let leaf = Frame {
-        ip: from[0],
-        sp: from[1],
-        bp: Some(from[2]),
-        bx: None,
-        exact: true,
-        leaf: Some(dwarf(registers)),
-    };
+    let leaf = Frame::new(Architecture::X86_64, from[0], from[1], from[2]);
+    let leaf = leaf.with_leaf(&dwarf(registers));
     let (addresses, ends) = user_space_walks(world, leaf);
     let what = format!("{what}: {:x?} for {addresses:x?}", told.stack());
     if ends.is_empty() {

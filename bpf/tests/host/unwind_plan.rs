@@ -149,7 +149,7 @@ impl Stack<'_> {
             9 | 10 => (FpMode::AtBp, self.rng.i16(-200..200)),
             _ => (FpMode::Lost, 0),
         };
-        let bx_slot = match self.rng.u32(0..8) {
+        let slot = match self.rng.u32(0..8) {
             _ if cfa == Cfa::RaRegister => 0,
             0 | 1 => KEPT,
             2 | 3 => self.rng.u8(2..KEPT),
@@ -160,7 +160,7 @@ impl Stack<'_> {
             fp,
             fp_offset,
             cfa_offset,
-            bx_slot,
+            slot,
         }
     }
 
@@ -245,7 +245,7 @@ impl Stack<'_> {
                 Some(saved)
             }
         };
-        plan.next.bx = match rule.bx_slot {
+        plan.next.bx = match rule.slot {
             0 => None,
             KEPT if self.state.leaf => Some(self.keep_bx(&mut plan, cfa)),
             KEPT => self.state.bx,

@@ -205,7 +205,7 @@ impl World {
             fp: FpMode::Same,
             fp_offset: 0,
             cfa_offset: 8 * rng.i32(1..9),
-            bx_slot: 0,
+            slot: 0,
         };
         self.rule_index(if rule.cfa == Cfa::Uncovered {
             Rule::UNCOVERED

@@ -23,7 +23,7 @@ impl fmt::Display for Error {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::NotElf => f.write_str("not an ELF file"),
-            Self::OtherMachine => f.write_str("not an ELF file for 64-bit x86"),
+            Self::OtherMachine => f.write_str("not an ELF file for 64-bit x86 or Arm"),
             Self::Malformed(part) => write!(f, "malformed {part}"),
             Self::TooLarge(part) => write!(f, "{part}: larger than supported"),
         }

@@ -18,7 +18,7 @@ pub use compressed::{inflate, inflate_gnu};
 pub use error::Error;
 pub use function::function_offsets;
 pub use headers::{Dynamic, GoMarks, Headers, build_id_in_notes, is_elf};
-pub use load::{Load, PAGE};
+pub use load::{Load, page};
 pub use minidebug::unpacks_within;
 pub use needed::needed;
 pub use source::{Limits, Pieces, Source, read};

@@ -3,8 +3,10 @@
 use object::elf::PF_X;
 use object::read::elf::ProgramHeader;
 
-/// Bytes of a page of memory; what the loader rounds segments to. Architecture: x86-64.
-pub const PAGE: u64 = 4096;
+/// Bytes of a page of this machine's memory, to which the loader rounds segments: 4, 16 or 64 KiB.
+pub fn page() -> u64 {
+    rustix::param::page_size() as u64
+}
 
 /// A PT_LOAD segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,7 +32,8 @@ impl Load {
     /// True if a mapping of this segment may start at this file offset; the loader maps whole pages.
     pub fn holds(&self, offset: u64) -> bool {
         let end = self.offset.saturating_add(self.file_size);
-        (self.offset & !(PAGE - 1)..end.div_ceil(PAGE).saturating_mul(PAGE)).contains(&offset)
+        let page = page();
+        (self.offset & !(page - 1)..end.div_ceil(page).saturating_mul(page)).contains(&offset)
     }
 
     /// The number to add to addresses of the file if the byte at `offset` of it is mapped at `start`.

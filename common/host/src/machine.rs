@@ -1,8 +1,7 @@
 //! What differs between architectures in user space, all of it; for the kernel side see `bpf/include/registers.h`.
-//!
-//! The aarch64 half has never been compiled or run. User stacks are walked by frame pointers there: `common/unwind` makes
-//! tables for x86-64 only, and says of other files that they are for another machine.
 
+#[cfg(target_arch = "aarch64")]
+pub use aarch64::{ELF_MACHINE, code_mask};
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::{EPOLL, LIBRARY_TRIPLE, POLL, VFORK, WAIT};
 /// A system call of a 32-bit program.
@@ -11,6 +10,8 @@ pub use syscalls::arm::Sysno as CompatCall;
 /// A system call of a 32-bit program.
 #[cfg(target_arch = "x86_64")]
 pub use syscalls::x86::Sysno as CompatCall;
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::{ELF_MACHINE, code_mask};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{EPOLL, LIBRARY_TRIPLE, POLL, VFORK, WAIT};
 
@@ -23,8 +24,16 @@ compile_error!(
 mod x86_64 {
     use libc::c_long;
 
+    /// `e_machine` of native programs.
+    pub const ELF_MACHINE: u16 = libc::EM_X86_64;
+
     /// Debian's directory of libraries, below `/usr/lib`.
     pub(crate) const LIBRARY_TRIPLE: &str = "x86_64-linux-gnu";
+
+    /// The bits of a return address that are an address: all.
+    pub fn code_mask() -> u64 {
+        u64::MAX
+    }
 
     pub(crate) const EPOLL: &[c_long] = &[
         libc::SYS_epoll_wait,
@@ -56,10 +65,36 @@ mod x86_64 {
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64 {
+    use std::arch::asm;
+
     use libc::c_long;
+
+    /// `e_machine` of native programs.
+    pub const ELF_MACHINE: u16 = libc::EM_AARCH64;
 
     /// Debian's directory of libraries, below `/usr/lib`.
     pub(crate) const LIBRARY_TRIPLE: &str = "aarch64-linux-gnu";
+
+    /// The bits of a return address that are an address: pointer authentication (PAC) puts a signature into the others. The
+    /// processor and the kernel's address space decide, so the processor is asked: `xpaclri` takes a signature off x30.
+    pub fn code_mask() -> u64 {
+        // Bit 55 chooses between user space and the kernel, and is no part of a signature.
+        let mut address: u64 = 0x007f_ffff_ffff_ffff;
+        // SAFETY: the hint changes x30 alone, or nothing on a processor without PAC.
+        unsafe {
+            asm!(
+                "mov {saved}, x30",
+                "mov x30, {address}",
+                "hint #7",
+                "mov {address}, x30",
+                "mov x30, {saved}",
+                saved = out(reg) _,
+                address = inout(reg) address,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        address
+    }
 
     /// The processor is younger than the calls without a `p`, which it never had.
     pub(crate) const EPOLL: &[c_long] = &[libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];

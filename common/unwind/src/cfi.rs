@@ -2,10 +2,12 @@
 
 use gimli::{DebugFrame, EhFrame, LittleEndian};
 
+use crate::architecture::{Architecture, Format};
 use crate::counts::Counts;
 use crate::entries::{Context, Entry, Parsed, Section};
 use crate::go::Go;
 use crate::header::Kind;
+use crate::machine::{needs_bx, plt_rules, vendor};
 use crate::plt::Plt;
 use crate::rows::Rows;
 use crate::rule::Rule;
@@ -18,18 +20,42 @@ use elf::Error;
 const MIN_GAP: u64 = 16;
 
 /// Makes the table of all sections together.
-pub(crate) fn table(sections: &[CfiSection], text: &Text) -> Result<(Table, Counts), Error> {
-    let made = make(sections, text, false)?;
+pub(crate) fn table(
+    architecture: Architecture,
+    sections: &[CfiSection],
+    text: &Text,
+) -> Result<(Table, Counts), Error> {
+    let made = make(
+        Format {
+            architecture,
+            with_bx: false,
+        },
+        sections,
+        text,
+    )?;
     // Rules that say where rbx is are many more, and hardly any file needs them.
-    if made.0.rules.iter().any(|rule| rule.needs_bx()) {
-        return make(sections, text, true);
+    if made
+        .0
+        .rules
+        .iter()
+        .any(|rule| needs_bx(architecture, *rule))
+    {
+        return make(
+            Format {
+                architecture,
+                with_bx: true,
+            },
+            sections,
+            text,
+        );
     }
     Ok(made)
 }
 
-fn make(sections: &[CfiSection], text: &Text, bx: bool) -> Result<(Table, Counts), Error> {
+fn make(format: Format, sections: &[CfiSection], text: &Text) -> Result<(Table, Counts), Error> {
     let mut counts = Counts::default();
-    let mut parsed: Vec<_> = sections.iter().map(|section| parse(section, bx)).collect();
+    let parsed = sections.iter().map(|section| parse(section, format));
+    let mut parsed: Vec<_> = parsed.collect();
     let mut entries = Vec::new();
     for kind in [Kind::EhFrame, Kind::DebugFrame, Kind::Go, Kind::Plt] {
         let mut more = Vec::new();
@@ -55,27 +81,30 @@ fn make(sections: &[CfiSection], text: &Text, bx: bool) -> Result<(Table, Counts
     Ok((rows.finish()?, counts))
 }
 
-fn parse<'a>(section: &'a CfiSection, bx: bool) -> Box<dyn Section + 'a> {
+fn parse(section: &CfiSection, format: Format) -> Box<dyn Section + '_> {
     let (kind, bytes, address) = (section.kind, &section.bytes[..], section.address);
     match kind {
         Kind::EhFrame => {
             let mut frames = EhFrame::new(bytes, LittleEndian);
             frames.set_address_size(8);
-            Box::new(Parsed::new(frames, kind, bytes, address, bx))
+            frames.set_vendor(vendor(format.architecture));
+            Box::new(Parsed::new(frames, kind, bytes, address, format))
         }
         Kind::DebugFrame => {
             let mut frames = DebugFrame::new(bytes, LittleEndian);
             frames.set_address_size(8);
-            Box::new(Parsed::new(frames, kind, bytes, address, bx))
+            frames.set_vendor(vendor(format.architecture));
+            Box::new(Parsed::new(frames, kind, bytes, address, format))
         }
-        Kind::Go => match Go::new(bytes, address) {
+        Kind::Go => match Go::new(bytes, address, format.architecture) {
             Some(go) => Box::new(go),
-            None => Box::new(Plt {
-                address: 0,
-                bytes: &[],
-            }),
+            None => Box::new(Plt::default()),
         },
-        Kind::Plt => Box::new(Plt { address, bytes }),
+        Kind::Plt => Box::new(Plt {
+            address,
+            length: bytes.len() as u64,
+            rules: plt_rules(format.architecture, bytes),
+        }),
     }
 }
 

@@ -1,17 +1,17 @@
-//! One row of gimli's table as a rule.
+//! One row of gimli's table as a rule: what all architectures share. The rest is in `machine`.
 
 use gimli::{CfaRule, EndianSlice, LittleEndian, Register, RegisterRule, UnwindExpression};
 use gimli::{UnwindContextStorage, UnwindSection, UnwindTableRow};
 
-use crate::expression::{RA, RBP, RBX, RSP, Shape};
-use crate::rule::{BX_KEPT, Cfa, FpMode, MAX_BX_SLOT, Rule};
+use crate::expression::Shape;
+use crate::rule::{Cfa, FpMode, Rule};
 
 /// How the bytes of a section are read.
 pub(crate) type Reader<'a> = EndianSlice<'a, LittleEndian>;
 /// A row of gimli's.
 pub(crate) type Row = UnwindTableRow<usize, Storage>;
 
-/// Room for gimli's rows. x86-64 has 17 registers that matter; less room than by default (192) bounds what
+/// Room for gimli's rows. x86-64 has 17 registers that matter, aarch64 22; less room than by default (192) bounds what
 /// `DW_CFA_remember_state`, one byte in the file, can cost. Real files nest it twice; by default 4 levels fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Storage;
@@ -21,113 +21,82 @@ impl UnwindContextStorage<usize> for Storage {
     type Stack = Box<[UnwindTableRow<usize, Self>; 8]>;
 }
 
-/// `*(rsp + 160)` and `rsp + 168`: where the kernel saved rsp and rip, seen from the return of a signal handler.
-const SIGNAL_CFA: Shape = Shape::Deref(RSP, 160, 0);
-const SIGNAL_RA: Shape = Shape::Register(RSP, 168);
+/// The DWARF numbers of the registers that rules are made of.
+pub(crate) struct Numbers {
+    pub(crate) sp: u16,
+    pub(crate) fp: u16,
+    /// Registers that a rule may name lie below this.
+    pub(crate) general: u16,
+}
 
-/// The rule that says the same as `row`, and where rbx is if that is wanted.
-pub(crate) fn rule<'a, S: UnwindSection<Reader<'a>>>(row: &Row, section: &S, bx: bool) -> Rule {
-    let rule = convert(row, section).unwrap_or(Rule::UNSUPPORTED);
-    let has_caller = ![Rule::UNSUPPORTED, Rule::END, Rule::SIGNAL].contains(&rule);
-    Rule {
-        bx_slot: if bx && has_caller { bx_slot(row) } else { 0 },
-        ..rule
+impl Numbers {
+    /// The number of a general register.
+    pub(crate) fn general(&self, register: u16) -> Option<u8> {
+        u8::try_from(register)
+            .ok()
+            .filter(|&number| u16::from(number) < self.general)
     }
 }
 
-fn bx_slot(row: &Row) -> u8 {
-    let offset = match row.register(Register(RBX)) {
-        Some(RegisterRule::Offset(offset)) => offset,
-        // A callee saves it before it uses it; till then nothing is said.
-        Some(RegisterRule::SameValue) | None => return BX_KEPT,
-        Some(_) => return 0,
-    };
-    let slot = (offset % 8 == 0).then_some(-(offset / 8));
-    let slot = slot.and_then(|slot| u8::try_from(slot).ok());
-    slot.filter(|slot| *slot <= MAX_BX_SLOT).unwrap_or(0)
-}
-
-fn convert<'a, S: UnwindSection<Reader<'a>>>(row: &Row, section: &S) -> Option<Rule> {
-    let (cfa, cfa_offset) = match row.register(Register(RA))? {
-        RegisterRule::Undefined => return Some(Rule::END),
-        RegisterRule::Offset(-8) => cfa(row.cfa(), section)?,
-        RegisterRule::Register(Register(number)) => match row.cfa() {
-            CfaRule::RegisterAndOffset {
-                register: Register(RSP),
-                offset,
-            } => (Cfa::RaRegister, Rule::pack(*offset, general(number)?)?),
-            _ => return None,
-        },
-        RegisterRule::Expression(address) => {
-            let CfaRule::Expression(cfa) = row.cfa() else {
-                return None;
-            };
-            let signal =
-                shape(cfa, section)? == SIGNAL_CFA && shape(&address, section)? == SIGNAL_RA;
-            return signal.then_some(Rule::SIGNAL);
-        }
-        _ => return None,
-    };
-    // The caller's rsp is the CFA by definition, unless a rule says otherwise (as longjmp's and setcontext's do).
-    match row.register(Register(RSP)) {
-        None | Some(RegisterRule::ValOffset(0)) => {}
-        Some(_) => return None,
-    }
-    let (fp, fp_offset) = fp(row, section);
-    Some(Rule {
-        cfa,
-        fp,
-        fp_offset,
-        cfa_offset,
-        bx_slot: 0,
-    })
-}
-
-/// The number of a general register.
-fn general(register: u16) -> Option<u8> {
-    u8::try_from(register).ok().filter(|&r| u16::from(r) < RA)
-}
-
-fn cfa<'a, S: UnwindSection<Reader<'a>>>(rule: &CfaRule<usize>, section: &S) -> Option<(Cfa, i32)> {
+/// How the CFA is found, and by what number.
+pub(crate) fn cfa<'a, S: UnwindSection<Reader<'a>>>(
+    numbers: &Numbers,
+    rule: &CfaRule<usize>,
+    section: &S,
+) -> Option<(Cfa, i32)> {
+    let (sp, fp) = (numbers.sp, numbers.fp);
     let shape = match rule {
         CfaRule::RegisterAndOffset { register, offset } => Shape::Register(register.0, *offset),
         CfaRule::Expression(expression) => shape(expression, section)?,
     };
     Some(match shape {
-        Shape::Register(RSP, offset) => (Cfa::Sp, i32::try_from(offset).ok()?),
-        Shape::Register(RBP, offset) => (Cfa::Bp, i32::try_from(offset).ok()?),
-        Shape::Register(other, offset) => (Cfa::Register, Rule::pack(offset, general(other)?)?),
-        Shape::Deref(RSP, at, plus) => (Cfa::SpDeref, Rule::pack(at, u8::try_from(plus).ok()?)?),
-        Shape::Deref(RBP, at, plus) => (Cfa::BpDeref, Rule::pack(at, u8::try_from(plus).ok()?)?),
+        Shape::Register(base, offset) if base == sp => (Cfa::Sp, i32::try_from(offset).ok()?),
+        Shape::Register(base, offset) if base == fp => (Cfa::Bp, i32::try_from(offset).ok()?),
+        Shape::Register(other, offset) => {
+            let packed = Rule::pack(offset, numbers.general(other)?)?;
+            (Cfa::Register, packed)
+        }
+        Shape::Deref(base, at, plus) if base == sp => {
+            (Cfa::SpDeref, Rule::pack(at, u8::try_from(plus).ok()?)?)
+        }
+        Shape::Deref(base, at, plus) if base == fp => {
+            (Cfa::BpDeref, Rule::pack(at, u8::try_from(plus).ok()?)?)
+        }
         Shape::Deref(..) => return None,
         Shape::Plt(threshold) => (Cfa::Plt, i32::try_from(threshold).ok()?),
     })
 }
 
-fn fp<'a, S: UnwindSection<Reader<'a>>>(row: &Row, section: &S) -> (FpMode, i16) {
-    let (mode, offset) = match row.register(Register(RBP)) {
-        None | Some(RegisterRule::SameValue | RegisterRule::Register(Register(RBP))) => {
-            (FpMode::Same, 0)
-        }
+/// Where the caller's frame pointer is: bytes, which the rule counts in units of `unit`.
+pub(crate) fn fp<'a, S: UnwindSection<Reader<'a>>>(
+    (number, unit): (u16, i64),
+    row: &Row,
+    section: &S,
+) -> (FpMode, i16) {
+    let (mode, offset) = match row.register(Register(number)) {
+        None | Some(RegisterRule::SameValue) => (FpMode::Same, 0),
+        Some(RegisterRule::Register(Register(other))) if other == number => (FpMode::Same, 0),
         Some(RegisterRule::Offset(offset)) => (FpMode::AtCfa, offset),
         Some(RegisterRule::Expression(address)) => match shape(&address, section) {
-            Some(Shape::Register(RBP, offset)) => (FpMode::AtBp, offset),
+            Some(Shape::Register(base, offset)) if base == number => (FpMode::AtBp, offset),
             _ => (FpMode::Lost, 0),
         },
         Some(RegisterRule::ValExpression(value)) => match shape(&value, section) {
-            Some(Shape::Register(RBP, 0)) => (FpMode::Same, 0),
-            Some(Shape::Deref(RBP, offset, 0)) => (FpMode::AtBp, offset),
+            Some(Shape::Register(base, 0)) if base == number => (FpMode::Same, 0),
+            Some(Shape::Deref(base, offset, 0)) if base == number => (FpMode::AtBp, offset),
             _ => (FpMode::Lost, 0),
         },
         Some(_) => (FpMode::Lost, 0),
     };
-    match i16::try_from(offset) {
-        Ok(offset) => (mode, offset),
-        Err(_) => (FpMode::Lost, 0),
+    let units = (offset % unit == 0).then_some(offset / unit);
+    match units.map(i16::try_from) {
+        Some(Ok(units)) => (mode, units),
+        _ => (FpMode::Lost, 0),
     }
 }
 
-fn shape<'a, S: UnwindSection<Reader<'a>>>(
+/// The expression, if it is one that means something here.
+pub(crate) fn shape<'a, S: UnwindSection<Reader<'a>>>(
     expression: &UnwindExpression<usize>,
     section: &S,
 ) -> Option<Shape> {

@@ -6,9 +6,11 @@ use std::ops::Range;
 use gimli::{BaseAddresses, CommonInformationEntry, FrameDescriptionEntry, UnwindContext};
 use gimli::{UnwindOffset, UnwindSection};
 
-use crate::convert::{Reader, Storage, rule};
+use crate::architecture::Format;
+use crate::convert::{Reader, Storage};
 use crate::counts::Counts;
 use crate::header::{Header, Kind};
+use crate::machine::rule;
 use crate::rows::Rows;
 use crate::rule::Rule;
 use crate::text::Text;
@@ -79,20 +81,25 @@ pub(crate) struct Parsed<'a, S> {
     bytes: &'a [u8],
     section: S,
     bases: BaseAddresses,
-    /// Rules say where rbx is.
-    bx: bool,
+    format: Format,
     shared: HashMap<usize, Option<CommonInformationEntry<Reader<'a>>>>,
 }
 
 impl<'a, S: UnwindSection<Reader<'a>>> Parsed<'a, S> {
-    /// `section` is what gimli makes of `bytes`, which are loaded at `address`; with `bx` rules say where rbx is.
-    pub(crate) fn new(section: S, kind: Kind, bytes: &'a [u8], address: u64, bx: bool) -> Self {
+    /// `section` is what gimli makes of `bytes`, which are loaded at `address`; rules shall have this format.
+    pub(crate) fn new(
+        section: S,
+        kind: Kind,
+        bytes: &'a [u8],
+        address: u64,
+        format: Format,
+    ) -> Self {
         Self {
             kind,
             bytes,
             section,
             bases: BaseAddresses::default().set_eh_frame(address),
-            bx,
+            format,
             shared: HashMap::new(),
         }
     }
@@ -174,7 +181,7 @@ impl<'a, S: UnwindSection<Reader<'a>>> Section for Parsed<'a, S> {
                 if start >= end {
                     continue;
                 }
-                let rule = rule(row, &self.section, self.bx);
+                let rule = rule(self.format, row, &self.section);
                 counts.unsupported_rows += u64::from(rule == Rule::UNSUPPORTED);
                 rows.push(start, rule)?;
             }

@@ -4,14 +4,9 @@ use gimli::{Encoding, EndianSlice, Expression, Format, LittleEndian, Operation};
 
 type Op<'a> = Operation<EndianSlice<'a, LittleEndian>>;
 
-/// DWARF number of rbx.
-pub(crate) const RBX: u16 = 3;
-/// DWARF number of rbp.
-pub(crate) const RBP: u16 = 6;
-/// DWARF number of rsp.
-pub(crate) const RSP: u16 = 7;
-/// DWARF number of the return address.
-pub(crate) const RA: u16 = 16;
+/// DWARF numbers of rsp and the return address on x86-64, of which GNU linkers describe the PLT.
+const RSP: u16 = 7;
+const RA: u16 = 16;
 
 /// Operations in the longest expression that means something here, the PLT's.
 const MAX_OPERATIONS: usize = 9;
@@ -29,7 +24,7 @@ pub(crate) enum Shape {
     Register(u16, i64),
     /// *(register + offset) + addend
     Deref(u16, i64, u64),
-    /// rsp + 8 + ((rip & 15) >= threshold) * 8
+    /// rsp + 8 + ((rip & 15) >= threshold) * 8, on x86-64
     Plt(u64),
 }
 
@@ -121,8 +116,8 @@ mod tests {
         assert_eq!(Shape::of(&restore), Some(Shape::Deref(RSP, 160, 0)));
         // breg6 -40; deref; plus_uconst 8: OpenSSL
         let openssl = [0x76, 0x58, 0x06, 0x23, 8];
-        assert_eq!(Shape::of(&openssl), Some(Shape::Deref(RBP, -40, 8)));
-        assert_eq!(Shape::of(&[0x76, 0]), Some(Shape::Register(RBP, 0)));
+        assert_eq!(Shape::of(&openssl), Some(Shape::Deref(6, -40, 8)));
+        assert_eq!(Shape::of(&[0x76, 0]), Some(Shape::Register(6, 0)));
         assert_eq!(Shape::of(&[0x76, 0, 0x94, 4]), None, "deref_size 4");
         assert_eq!(Shape::of(&[]), None);
         assert_eq!(Shape::of(&[0x76]), None, "cut off");

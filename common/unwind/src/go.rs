@@ -6,11 +6,13 @@
 use elf::Error;
 use elf::go::{Header, Image, Layout};
 
+use crate::architecture::Architecture;
 use crate::counts::Counts;
 use crate::entries::{Context, Entry, MAX_WORK, Section};
 use crate::header::u32_at;
+use crate::machine::go_rule;
 use crate::rows::Rows;
-use crate::rule::{Cfa, FpMode, Rule};
+use crate::rule::Rule;
 use crate::text::Text;
 
 /// Rows of one function; generated code has thousands.
@@ -20,6 +22,7 @@ const TOP_FRAME: u8 = 1;
 
 /// A `.gopclntab` section.
 pub(crate) struct Go<'a> {
+    architecture: Architecture,
     bytes: &'a [u8],
     header: Header,
     text: u64,
@@ -57,15 +60,20 @@ fn varint(bytes: &[u8], at: &mut usize) -> Option<u32> {
 }
 
 impl<'a> Go<'a> {
-    /// `text` is where the text starts if the table does not say it: since Go 1.26 the linker leaves that to others.
-    pub(crate) fn new(bytes: &'a [u8], text: u64) -> Option<Self> {
+    /// `text` is where the text starts if the table does not say it: since Go 1.26 the linker leaves that to others. `None`: the
+    /// table is not one of this architecture's.
+    pub(crate) fn new(bytes: &'a [u8], text: u64, architecture: Architecture) -> Option<Self> {
         let image = Bytes(bytes);
-        let header = Header::read(&image, 0).filter(Header::is_x86_64)?;
+        let header = Header::read(&image, 0)?;
+        if header.quantum_of_64_bits() != Some(architecture.quantum()) {
+            return None;
+        }
         let start = match header.text_at {
             Some(at) => header.pointer(&image, at)?,
             None => 0,
         };
         Some(Self {
+            architecture,
             bytes,
             header,
             text: if start == 0 { text } else { start },
@@ -141,31 +149,14 @@ impl<'a> Go<'a> {
             // Zigzag: the lowest bit is the sign.
             let change = (delta >> 1).cast_signed() ^ -(delta & 1).cast_signed();
             depth = depth.checked_add(change)?;
-            let rule = Rule {
-                cfa: Cfa::Sp,
-                cfa_offset: depth.checked_add(8).filter(|offset| *offset >= 8)?,
-                ..saved_fp(depth)
-            };
+            let rule = go_rule(self.architecture, depth)?;
             if let Err(error) = rows.push(*at, rule) {
                 return Some(Err(error));
             }
-            *at = at.checked_add(varint(self.bytes, &mut next)?.into())?;
+            let instructions = u64::from(varint(self.bytes, &mut next)?);
+            *at = at.checked_add(instructions * u64::from(self.architecture.quantum()))?;
         }
         (*at >= entry.end).then_some(Ok(()))
-    }
-}
-
-/// Functions with a frame keep their caller's frame pointer at its top.
-fn saved_fp(depth: i32) -> Rule {
-    let (fp, fp_offset) = if depth >= 8 {
-        (FpMode::AtCfa, -16)
-    } else {
-        (FpMode::Same, 0)
-    };
-    Rule {
-        fp,
-        fp_offset,
-        ..Rule::default()
     }
 }
 

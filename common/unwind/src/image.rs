@@ -6,9 +6,10 @@ use std::fs::File;
 
 use elf::{Error, Limits, Load, Pieces, Source};
 use object::LittleEndian as LE;
-use object::elf::{EM_X86_64, FileHeader64, PT_GNU_EH_FRAME, PT_LOAD};
+use object::elf::{FileHeader64, PT_GNU_EH_FRAME, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 
+use crate::architecture::Architecture;
 use crate::cfi::table;
 use crate::counts::Counts;
 use crate::header::Kind;
@@ -29,6 +30,7 @@ const LIMITS: Limits = Limits {
 /// What is needed of an ELF file.
 #[derive(Clone, Debug)]
 pub struct Image {
+    architecture: Architecture,
     loads: Vec<Load>,
     sections: Vec<CfiSection>,
 }
@@ -47,6 +49,11 @@ impl Image {
     /// The same for an image in memory, such as the vDSO's.
     pub fn from_memory(bytes: &[u8]) -> Result<Self, Error> {
         Self::from_source(bytes, MAX_CFI)
+    }
+
+    /// The architecture of its code.
+    pub fn architecture(&self) -> Architecture {
+        self.architecture
     }
 
     /// The segments that are mapped.
@@ -81,12 +88,12 @@ impl Image {
 
     /// Equal for files with equal tables, in this process; a build ID could be forged.
     pub fn content_key(&self) -> u128 {
-        key::of(&(&self.loads, &self.sections))
+        key::of(&(self.architecture, &self.loads, &self.sections))
     }
 
     /// The unwind table. Without call frame information it is empty.
     pub fn table(&self) -> Result<(Table, Counts), Error> {
-        table(&self.sections, &self.text())
+        table(self.architecture, &self.sections, &self.text())
     }
 
     fn text(&self) -> Text {
@@ -98,7 +105,7 @@ impl Image {
     }
 
     fn from_source<S: Source + ?Sized>(source: &S, limit: u64) -> Result<Self, Error> {
-        check_machine(source)?;
+        let architecture = architecture(source)?;
         let pieces = Pieces::new(source, LIMITS);
         let data = &pieces;
         let malformed = |part| move |_| Error::Malformed(part);
@@ -132,11 +139,15 @@ impl Image {
             let found = from_segment(source, header, &loads, (limit, &sections))?;
             sections.extend(found);
         }
-        Ok(Self { loads, sections })
+        Ok(Self {
+            architecture,
+            loads,
+            sections,
+        })
     }
 }
 
-fn check_machine<S: Source + ?Sized>(source: &S) -> Result<(), Error> {
+fn architecture<S: Source + ?Sized>(source: &S) -> Result<Architecture, Error> {
     let mut ident = [0; 20];
     if source.size()? < ident.len() as u64 {
         return Err(Error::NotElf);
@@ -146,10 +157,9 @@ fn check_machine<S: Source + ?Sized>(source: &S) -> Result<(), Error> {
     if [m0, m1, m2, m3] != *b"\x7fELF" {
         return Err(Error::NotElf);
     }
+    let known = Architecture::of(u16::from_le_bytes([ident[18], ident[19]]));
     // ELFCLASS64, ELFDATA2LSB.
-    let machine = u16::from_le_bytes([ident[18], ident[19]]);
-    if (class, data, machine) != (2, 1, EM_X86_64.0) {
-        return Err(Error::OtherMachine);
-    }
-    Ok(())
+    known
+        .filter(|_| (class, data) == (2, 1))
+        .ok_or(Error::OtherMachine)
 }

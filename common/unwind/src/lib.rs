@@ -19,20 +19,22 @@
 //! what is broken is dropped or an [`Error`].
 //!
 //! The formats are those of the DWARF 5 standard, section 6.4, the Linux Standard Base's chapter on `.eh_frame`, and
-//! the System V ABI for x86-64. That a few rules say nearly everything, and that a row can be small, was known from
+//! the System V ABI for x86-64, and for aarch64 those that its folder names. That a few rules say nearly everything, and that a row can be small, was known from
 //! parca-agent, lightswitch and OpenTelemetry's eBPF profiler; the two PLT expressions are in GNU binutils'
 //! `elf64-x86-64.c`, the signal frame is the kernel's `struct rt_sigframe`. No code is theirs.
 
+mod architecture;
 mod cfi;
-mod code;
 mod convert;
 mod counts;
 mod entries;
 mod expression;
+mod frame;
 mod go;
 mod header;
 mod image;
 mod key;
+mod machine;
 mod plt;
 mod rows;
 mod rule;
@@ -42,10 +44,12 @@ mod table;
 mod text;
 mod walk;
 
+pub use architecture::Architecture;
 pub use counts::Counts;
-pub use elf::{Error, Load, PAGE};
+pub use elf::{Error, Load};
+pub use frame::{End, Frame};
 pub use image::Image;
 pub use rule::{Cfa, FpMode, Rule};
 pub use rule_set::{MAX_RULES, RuleSet};
 pub use table::{PAGE_BITS, Page, Table};
-pub use walk::{End, Frame, walk};
+pub use walk::walk;

@@ -1,10 +1,9 @@
 //! What a row says: how to get from a frame to its caller; eight bytes, the same in BPF.
 
-use crate::expression::RBX;
-
-/// How the canonical frame address (CFA), the caller's stack pointer, is found.
+/// How the canonical frame address (CFA), the caller's stack pointer, is found. Of aarch64, x29 is what rbp is here, and sp
+/// what rsp is.
 ///
-/// The return address is at CFA - 8, except for `End`, `RaRegister` and `Signal`. "High" and "low" are the upper 24
+/// On x86-64 the return address is at CFA - 8, except for `End`, `RaRegister` and `Signal`; on aarch64 [`Rule::slot`] says where. "High" and "low" are the upper 24
 /// bits of `cfa_offset`, signed, and its lower 8 bits, unsigned.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -27,7 +26,7 @@ pub enum Cfa {
     /// The outermost frame.
     End = 7,
     /// CFA = register low + high. Only in a leaf are registers other than rsp and rbp known, but for an rbx that the
-    /// callee has kept, or saved where [`Rule::bx_slot`] says.
+    /// callee has kept, or saved where [`Rule::slot`] says.
     Register = 8,
     /// CFA = rsp + high, and the return address is in register low. Leaf only.
     RaRegister = 9,
@@ -58,19 +57,19 @@ pub struct Rule {
     pub cfa: Cfa,
     /// Where the caller's rbp is.
     pub fp: FpMode,
-    /// Bytes, as `fp` says.
+    /// As `fp` says: bytes on x86-64, words of 8 bytes on aarch64, whose frames are larger.
     pub fp_offset: i16,
     /// Bytes, or what `cfa` packs into it.
     pub cfa_offset: i32,
-    /// The caller's rbx is at CFA - 8 × this, or still in rbx (`BX_KEPT`); 0: not said. Said only in files that have rows with a
+    /// Six bits that each architecture gives a meaning.
+    ///
+    /// x86-64: the caller's rbx is at CFA - 8 × this, or still in rbx (63); 0: not said. Said only in files that have rows with a
     /// CFA in rbx: the dynamic linker's lazy binding, whose callees leave it where it was or save it.
-    pub bx_slot: u8,
+    ///
+    /// aarch64: the return address is at CFA - 8 × this; 0: in x30; 62: beside the saved x29, in the
+    /// word above; 63: where `fp_offset` says, and x29 is not saved.
+    pub slot: u8,
 }
-
-/// The [`Rule::bx_slot`] of code that has not touched rbx: the largest of six bits.
-pub(crate) const BX_KEPT: u8 = 63;
-/// The largest that is a place.
-pub(crate) const MAX_BX_SLOT: u8 = BX_KEPT - 1;
 
 impl Rule {
     /// No call frame information.
@@ -88,7 +87,7 @@ impl Rule {
             fp: FpMode::Same,
             fp_offset: 0,
             cfa_offset: 0,
-            bx_slot: 0,
+            slot: 0,
         }
     }
 
@@ -108,14 +107,9 @@ impl Rule {
         Some(high.checked_mul(256)? | i32::from(low))
     }
 
-    /// Whether the CFA is in rbx, which is known in callers only if rows say where it was saved.
-    pub(crate) fn needs_bx(self) -> bool {
-        self.cfa == Cfa::Register && u16::from(self.low()) == RBX
-    }
-
     /// As BPF reads it.
     pub fn to_bytes(self) -> [u8; 8] {
-        let fp = self.fp as u8 | self.bx_slot << 2;
+        let fp = self.fp as u8 | self.slot << 2;
         let [f0, f1] = self.fp_offset.to_le_bytes();
         let [c0, c1, c2, c3] = self.cfa_offset.to_le_bytes();
         [self.cfa as u8, fp, f0, f1, c0, c1, c2, c3]
@@ -147,7 +141,7 @@ mod tests {
             fp: FpMode::AtCfa,
             fp_offset: -16,
             cfa_offset: 0x0102_0304,
-            bx_slot: BX_KEPT,
+            slot: 63,
         };
         assert_eq!(rule.to_bytes(), [2, 0xfd, 0xf0, 0xff, 4, 3, 2, 1]);
         assert_eq!(Rule::UNCOVERED.to_bytes(), [0; 8]);

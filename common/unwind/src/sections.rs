@@ -7,7 +7,6 @@ use object::elf::{ProgramHeader64, SHF_COMPRESSED, SectionHeader64};
 use object::read::elf::{ProgramHeader, SectionHeader};
 
 use crate::header::{Kind, used};
-use crate::plt::is_plt;
 
 /// The most bytes of call frame information and Go's table that any file is read with, inflated.
 pub(crate) const MAX_CFI: u64 = 256 << 20;
@@ -91,9 +90,6 @@ pub(crate) fn add<S: Source + ?Sized>(
     } else {
         raw
     };
-    if kind == Kind::Plt && !is_plt(&bytes) {
-        return Ok(());
-    }
     sections.push(CfiSection {
         kind,
         address: section.sh_addr(LE),

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use super::*;
+use crate::architecture::Architecture;
 use crate::rows::Rows;
+use crate::rule::FpMode;
 
 /// Code from 0x1000 on with 16 bytes for each rule; loaded 0x40_0000 higher.
 const BIAS: u64 = 0x40_0000;
@@ -41,14 +43,7 @@ fn leaf() -> Frame {
     (all[6], all[7]) = (0x9000, 0x8000);
     all[10] = 0x8500;
     all[5] = code(1);
-    Frame {
-        ip: code(0),
-        sp: 0x8000,
-        bp: Some(0x9000),
-        exact: true,
-        leaf: Some(all),
-        bx: None,
-    }
+    Frame::new(Architecture::X86_64, code(0), 0x8000, 0x9000).with_leaf(&all)
 }
 
 fn run(frame: Frame, rules: &[Rule], stack: &[(u64, u64)]) -> (Vec<u64>, End) {
@@ -236,7 +231,7 @@ fn depth_is_bounded_and_unreadable_stacks_end() {
 #[test]
 fn rbx_is_known_where_the_callee_saved_or_kept_it() {
     let saves = Rule {
-        bx_slot: 2,
+        slot: 2,
         ..rule(Cfa::Sp, 16)
     };
     let resolves = packed(Cfa::Register, 24, 3);
@@ -257,17 +252,14 @@ fn rbx_is_known_where_the_callee_saved_or_kept_it() {
     assert_eq!(run(leaf(), &between, &stack).1, End::Unsupported);
     // Unless that has kept it; so may a leaf have.
     let keeps = Rule {
-        bx_slot: BX_KEPT,
+        slot: 63,
         ..rule(Cfa::Sp, 8)
     };
     let found = run(leaf(), &[saves, keeps, resolves, Rule::END], &stack);
     assert_eq!(found, ((0..4).map(code).collect(), End::Root));
     let mut registers = [0; 16];
     registers[3] = 0x8100;
-    let leaf = Frame {
-        leaf: Some(registers),
-        ..leaf()
-    };
+    let leaf = leaf().with_leaf(&registers);
     let stack = [(0x8000, code(1)), (0x8110, code(2))];
     let found = run(leaf, &[keeps, resolves, Rule::END], &stack);
     assert_eq!(found, ((0..3).map(code).collect(), End::Root));

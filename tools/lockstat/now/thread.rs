@@ -138,6 +138,7 @@ impl Thread {
                 ip: raw.ip,
                 sp: raw.sp,
                 bp: raw.bp,
+                lr: raw.lr,
                 exact: raw.exact != 0,
             },
             kernel_lock: kernel_lock(raw),

@@ -45,6 +45,7 @@ pub(crate) fn add_stacks(
                 ip: open.ip,
                 sp: open.sp,
                 bp: open.bp,
+                lr: open.lr,
                 exact: false,
             };
             let (stack, inside) = stacks.insert_inside(open.tgid, end_ns, registers, open.outer_sp);

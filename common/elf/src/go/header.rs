@@ -143,10 +143,10 @@ impl Header {
         self.start.layout
     }
 
-    /// True if the program is one for 64-bit x86.
-    pub fn is_x86_64(&self) -> bool {
+    /// Bytes of the shortest instruction, if the program is a little-endian one with 64-bit pointers: 1 on x86-64, 4 on aarch64.
+    pub fn quantum_of_64_bits(&self) -> Option<u8> {
         let start = self.start;
-        !start.big_endian && (start.quantum, start.word) == (1, 8)
+        (!start.big_endian && start.word == 8).then_some(start.quantum)
     }
 
     /// Bytes in a pointer of this program.

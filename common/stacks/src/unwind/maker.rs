@@ -15,6 +15,7 @@ use host::scheduling;
 use rustix::event::{EventfdFlags, eventfd};
 use unwind::{Error, Image, Table};
 
+use super::outside::native;
 use super::queue::{Job, Queue};
 
 /// More would only fight for memory bandwidth with what is being traced.
@@ -200,7 +201,7 @@ fn make(file: &File, known: &Known, large: Option<&Mutex<()>>) -> Outcome {
         return Outcome::Later;
     };
     let mut image = match image {
-        Ok(image) if image.has_cfi() => image,
+        Ok(image) if image.has_cfi() && image.architecture() == native() => image,
         Ok(_) | Err(Error::NotElf | Error::OtherMachine) => return Outcome::Nothing,
         Err(_) => return Outcome::Broken,
     };

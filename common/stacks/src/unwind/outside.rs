@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use foreign::pages;
 use profile::model::StackEnd;
-use unwind::{Cfa, End, Frame, Rule};
+use unwind::{Architecture, Cfa, End, Frame, Rule};
 
 use super::Method;
 
@@ -23,8 +23,15 @@ pub struct Registers {
     pub sp: u64,
     /// Frame pointer, if the code keeps one.
     pub bp: u64,
+    /// aarch64: the register that has the return address of a function that has not saved it; 0 elsewhere.
+    pub lr: u64,
     /// `ip` is any instruction, not the one after a system call.
     pub exact: bool,
+}
+
+/// The architecture of programs that run here.
+pub(super) fn native() -> Architecture {
+    Architecture::of(host::ELF_MACHINE).expect("one that has tables")
 }
 
 /// A stack that was walked.
@@ -50,12 +57,10 @@ pub(super) fn walk(
 ) -> Walk {
     let memory = Memory::new(tgid);
     let mut frame = Frame {
-        ip: registers.ip,
-        sp: registers.sp,
-        bp: Some(registers.bp),
         exact: registers.exact,
-        leaf: None,
-        bx: None,
+        lr: Some(registers.lr).filter(|lr| *lr != 0),
+        code_mask: host::code_mask(),
+        ..Frame::new(native(), registers.ip, registers.sp, registers.bp)
     };
     let mut stack = Vec::new();
     let mut inside = 0;
@@ -69,7 +74,11 @@ pub(super) fn walk(
             return ended(stack, StackEnd::Depth, inside);
         }
         let address = frame.lookup_address();
-        let rule = rule_at(address);
+        let read = |address| memory.read(address);
+        let rule = match method {
+            Method::Auto => frame.rule_by_code(rule_at(address), read),
+            Method::Fp | Method::Cfi => rule_at(address),
+        };
         // The stub that a signal's handler returns to was not called: it begins there.
         stack.push(if rule.cfa == Cfa::Signal {
             frame.ip
@@ -84,7 +93,6 @@ pub(super) fn walk(
         if rule.cfa == Cfa::Uncovered && lost {
             return ended(stack, StackEnd::NoTable, inside);
         }
-        let read = |address| memory.read(address);
         let caller = match method {
             Method::Fp => frame.caller_by_frame_pointer(read),
             Method::Auto | Method::Cfi => frame.caller(rule, read),
@@ -169,6 +177,7 @@ mod tests {
             ip: 0x1000,
             sp,
             bp: first,
+            lr: 0,
             exact: true,
         };
         memory[2] = second;
@@ -195,6 +204,7 @@ mod tests {
             ip: 0x1001,
             sp: 0,
             bp: 0,
+            lr: 0,
             exact: true,
         };
         assert_eq!(own(registers), (vec![0x1001], StackEnd::NoTable));
@@ -206,6 +216,7 @@ mod tests {
             ip: 0x1001,
             sp: 0,
             bp: 0x10,
+            lr: 0,
             exact: false,
         };
         assert_eq!(own(registers), (vec![0x1000], StackEnd::Unreadable));

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use unwind::{Image, PAGE, PAGE_BITS, Rule, Table};
+use unwind::{Image, PAGE_BITS, Rule, Table};
 
 use super::free::Run;
 use super::maker::{Known, Outcome};
@@ -62,12 +62,13 @@ impl Module {
 
     /// Where in the file the loader's mappings of code start.
     pub(super) fn code_offsets(&self) -> impl Iterator<Item = u64> {
+        let page = elf::page();
         let code = self
             .image
             .loads()
             .iter()
             .filter(|load| load.is_executable());
-        code.map(|load| load.offset & !(PAGE - 1))
+        code.map(move |load| load.offset & !(page - 1))
     }
 }
 

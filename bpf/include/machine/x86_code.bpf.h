@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* unwind_code.bpf.h: what the instructions say of a frame that has neither a table nor a frame pointer of its own.
+/* x86_code.bpf.h: what the instructions say of a frame that has neither a table nor a frame pointer of its own.
  *
  * Code made at run time has no .eh_frame, and keeps a frame pointer only between its prologue and its epilogue; the
  * trampolines of CPython 3.12 and 3.13 (Objects/asm_trampoline.S) keep none at all. Where what runs next is an epilogue,
  * or what comes next is the prologue, the return address is where these instructions look for it. Nothing is guessed: they
  * are recognised whole, and a call must precede the address that they return to.
  */
-#ifndef __UNWIND_CODE_BPF_H__
-#define __UNWIND_CODE_BPF_H__
+#ifndef __MACHINE_X86_CODE_BPF_H__
+#define __MACHINE_X86_CODE_BPF_H__
 
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

@@ -1,14 +1,16 @@
 //! What the instructions say of a frame that has neither a rule nor a frame pointer of its own; as
-//! `bpf/include/unwind_code.bpf.h`, which see.
+//! `bpf/include/machine/x86_code.bpf.h`, which see.
 
 use crate::rule::{Cfa, FpMode, Rule};
-use elf::PAGE;
+
+/// Bytes of a page of memory.
+const PAGE: u64 = 4096;
 
 const PUSH_BP: u8 = 0x55;
 
 /// The rule for a frame at `ip`, when what runs next is an epilogue, or a prologue not yet done, and a call precedes the
 /// return address that it gives. `exact`: the frame is at `ip`, and does not return to it.
-pub(crate) fn rule(
+pub(super) fn rule(
     ip: u64,
     sp: u64,
     exact: bool,
@@ -46,7 +48,7 @@ fn leaving(bytes: i32, saved: bool) -> Rule {
         cfa_offset: bytes,
         fp: if saved { FpMode::AtCfa } else { FpMode::Same },
         fp_offset: if saved { -16 } else { 0 },
-        bx_slot: 0,
+        slot: 0,
     }
 }
 

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* calls.h: the arguments of a system call. */
+#ifndef __MACHINE_CALLS_H__
+#define __MACHINE_CALLS_H__
+
+#include "vmlinux.h"
+
+/* Of a system call. */
+struct call_arguments {
+	__u64 args[6];
+};
+
+#endif
