@@ -6,6 +6,8 @@ use std::process::Command;
 
 use unwind::{Cfa, FpMode, Image, Rule, Table};
 
+use crate::machine::LIBRARIES;
+
 /// A row as readelf prints it: address, CFA, and the columns by name.
 struct Row<'a> {
     address: u64,
@@ -92,7 +94,7 @@ fn differs(table: &Table, row: &Row<'_>) -> Option<String> {
 
 #[test]
 fn every_row_of_libc_says_what_readelf_says() {
-    let path = "/usr/lib/x86_64-linux-gnu/libc.so.6";
+    let path = &format!("{LIBRARIES}/libc.so.6");
     let output = Command::new("readelf")
         .args(["--wide", "--debug-dump=frames-interp", path])
         .env("LC_ALL", "C")
