@@ -1,4 +1,4 @@
-//! The kernel side compiles for arm64 too. It is not run: there is no such machine here, and no Rust for one.
+//! The kernel side compiles for arm64 too. It is not run; `make cross` builds whole programs.
 
 mod compile;
 
