@@ -18,4 +18,4 @@ pub mod signals;
 pub mod task;
 pub mod waits;
 
-pub use machine::CompatCall;
+pub use machine::{CompatCall, KERNEL_IMAGE};

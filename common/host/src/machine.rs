@@ -1,8 +1,10 @@
 //! What differs between architectures in user space, all of it; for the kernel side see `bpf/include/registers.h`.
 //!
-//! The aarch64 half has never been compiled or run. User stacks are walked by frame pointers there: `common/unwind` makes
-//! tables for x86-64 only, and says of other files that they are for another machine.
+//! On aarch64 user stacks are walked by frame pointers: `common/unwind` makes tables for x86-64 only, and says of other files
+//! that they are for another machine.
 
+#[cfg(target_arch = "aarch64")]
+pub use aarch64::KERNEL_IMAGE;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::{EPOLL, LIBRARY_TRIPLE, POLL, VFORK, WAIT};
 /// A system call of a 32-bit program.
@@ -11,6 +13,8 @@ pub use syscalls::arm::Sysno as CompatCall;
 /// A system call of a 32-bit program.
 #[cfg(target_arch = "x86_64")]
 pub use syscalls::x86::Sysno as CompatCall;
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::KERNEL_IMAGE;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{EPOLL, LIBRARY_TRIPLE, POLL, VFORK, WAIT};
 
@@ -25,6 +29,9 @@ mod x86_64 {
 
     /// Debian's directory of libraries, below `/usr/lib`.
     pub(crate) const LIBRARY_TRIPLE: &str = "x86_64-linux-gnu";
+
+    /// Where kernel and modules begin, if nothing else lies behind it: they have the address space's last 2 GiB.
+    pub const KERNEL_IMAGE: Option<u64> = Some(0xffff_ffff_8000_0000);
 
     pub(crate) const EPOLL: &[c_long] = &[
         libc::SYS_epoll_wait,
@@ -60,6 +67,9 @@ mod aarch64 {
 
     /// Debian's directory of libraries, below `/usr/lib`.
     pub(crate) const LIBRARY_TRIPLE: &str = "aarch64-linux-gnu";
+
+    /// Where kernel and modules begin, if nothing else lies behind it: they lie anywhere among what is allocated in pages.
+    pub const KERNEL_IMAGE: Option<u64> = None;
 
     /// The processor is younger than the calls without a `p`, which it never had.
     pub(crate) const EPOLL: &[c_long] = &[libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
