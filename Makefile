@@ -14,11 +14,11 @@ endif
 
 TOOLS    := $(filter-out usekit,$(shell sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"/\1/p;}' tools/Cargo.toml tools/flame/Cargo.toml))
 RELEASE  := $(or $(CARGO_TARGET_DIR),target)/release
-SCRIPTS  := .ci/run demo/run fuzz/run $(addprefix man/,record with-postgres with-quota) $(addprefix setup/,as-root deps dist glibc go inferno install packages python speedscope trixie userland) tests/run tests/truth \
+SCRIPTS  := .ci/run demo/run fuzz/run $(addprefix man/,record with-postgres with-quota) $(addprefix setup/,as-root cross deps dist glibc go inferno install packages python speedscope unpacked userland) tests/run tests/truth \
             $(addprefix tests/kernels/,boot features fetch guest image passed run scenarios table)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test kernels truth mutants soak refusals check fuzz bench bench-files examples overload dist dist-test install docs clean deps deps-test deps-kernels deps-bench
+.PHONY: help demo build test kernels truth mutants soak refusals check fuzz bench bench-files examples overload dist dist-test cross install docs clean deps deps-test deps-kernels deps-bench
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -32,7 +32,7 @@ build: deps ## release build of the tools and of the demo's program
 test: deps-test ## every test; the live ones need root (sudo is used, or they are skipped aloud)
 	tests/run
 
-kernels: deps-kernels dist ## the tests on Debian's kernels from 5.10 on, in QEMU (K=6.1: that one)
+kernels: deps-kernels dist ## the tests on Debian's kernels from 5.10 on, in QEMU (K=6.1: that one; MACHINE=aarch64: arm64's)
 	tests/kernels/run $(K)
 
 check: deps docs ## formatting, clippy, documentation and scripts, warnings refused
@@ -86,9 +86,15 @@ fuzz: deps-test ## look for files that break the readers of foreign files (FUZZ_
 	fuzz/run $(FUZZ_SECONDS) variables
 	fuzz/run $(FUZZ_SECONDS) profile
 
-dist: ## a statically linked program that runs everywhere, with pages and completions: .tar.gz, .deb and .rpm in target/dist; the sources with BPF objects
+dist: ## a statically linked program that runs everywhere, with pages and completions: .tar.gz, .deb and .rpm in target/dist; the sources with BPF objects (MACHINE=aarch64: for arm64, without sources)
 	@setup/deps build dist
-	setup/dist $(TOOLS)
+	MACHINE=$(MACHINE) SPEAKER=$(SPEAKER) setup/dist $(TOOLS)
+
+cross: ## `make dist` for arm64 on x86-64, with a toolchain below target/cross; held to what `make dist` makes here
+	$(MAKE) --no-print-directory dist MACHINE=
+	$(MAKE) --no-print-directory dist MACHINE=aarch64 \
+	    SPEAKER=$(or $(CARGO_TARGET_DIR),target)/$(shell uname -m)-unknown-linux-gnu/dist/usekit
+	$(CARGO) test --locked -p usekit-workloads --test dist machines:: -- --ignored
 
 dist-test: dist ## install and run it where there is no C library at all, another one, or one elsewhere; in Debians and containers
 	@setup/deps build test dist-test

@@ -2,6 +2,8 @@
 
 #[path = "dist/container.rs"]
 mod container;
+#[path = "dist/machines.rs"]
+mod machines;
 #[path = "dist/packages.rs"]
 mod packages;
 #[path = "dist/sources.rs"]
@@ -10,6 +12,7 @@ mod sources;
 mod userland;
 
 use std::collections::BTreeSet;
+use std::env::consts::ARCH;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -201,15 +204,11 @@ fn where_the_c_library_is_musl() {
     let userland = Userland::empty();
     userland.give(Path::new("/bin/busybox"), "/bin/busybox");
     symlink("busybox", userland.path("bin/sh")).expect("a link");
-    userland.give(
-        Path::new("/lib/ld-musl-x86_64.so.1"),
-        "/lib/ld-musl-x86_64.so.1",
-    );
-    symlink(
-        "ld-musl-x86_64.so.1",
-        userland.path("lib/libc.musl-x86_64.so.1"),
-    )
-    .expect("a link");
+    let linker = format!("ld-musl-{ARCH}.so.1");
+    let library = userland.path(&format!("lib/libc.musl-{ARCH}.so.1"));
+    let path = format!("/lib/{linker}");
+    userland.give(Path::new(&path), &path);
+    symlink(linker, library).expect("a link");
     userland.compile("musl-gcc", &[]);
     userland.tools_tell_the_truth(false);
     userland.allocations_are_counted(false);

@@ -208,7 +208,8 @@ static __always_inline struct wait_call wait_call_of(struct task_struct *task)
 {
 	struct wait_call call = { .syscall = NO_SYSCALL };
 	const struct pt_regs *regs = user_regs_of(task);
-	__u64 number = syscall_number(regs);
+	/* The kernel looks at so much of it; and arm64's, which has no more, is bounded for every verifier then. */
+	__u32 number = syscall_number(regs);
 
 	if (number >= SYSCALLS_MAX)
 		return call;

@@ -81,7 +81,9 @@ impl Kernel {
     fn random(rng: &mut Rng) -> Self {
         let near = SYSCALLS - 4 + rng.u64(..8);
         let any = rng.u64(..SYSCALLS);
-        let number = rng.choice([u64::MAX, near, any]).expect("some");
+        // The kernel looks at 32 bits of what the program left in the register.
+        let wide = any | u64::from(rng.u32(..)) << 32;
+        let number = rng.choice([u64::MAX, near, any, wide]).expect("some");
         let number_as_futex = if rng.bool() {
             number as i32
         } else {
@@ -202,15 +204,16 @@ impl Kernel {
             is_current: true,
             ..Told::default()
         };
-        if self.number >= SYSCALLS {
+        let number = self.number & u64::from(u32::MAX);
+        if number >= SYSCALLS {
             return told;
         }
-        told.syscall = self.number as i32;
-        let (word, bit) = (self.number / 64, self.number % 64);
+        told.syscall = number as i32;
+        let (word, bit) = (number / 64, number % 64);
         if self.takes_fd[word as usize] & 1 << bit != 0 {
             told.file_type = self.file_type();
         }
-        if i64::from(self.futex_syscall) == self.number as i64 {
+        if i64::from(self.futex_syscall) == number as i64 {
             told.futex_op = self.arguments[1] as u32 & 0x7f;
             told.futex_value = (self.arguments[2] as u32).min(0x100);
         }

@@ -1,28 +1,18 @@
 //! The packages where nothing else is: installed, at work, removed; and the same bytes whoever packs them.
 
 use std::collections::BTreeSet;
+use std::env::consts::ARCH;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::userland::{Userland, dist, run, sources, staged};
+use crate::userland::{self, Userland, deb, run, sources, staged};
 use crate::{tools, waits_of};
 
-fn deb() -> PathBuf {
-    dist(&format!("usekit_{}-1_amd64.deb", env!("CARGO_PKG_VERSION")))
-}
-
-fn rpm() -> PathBuf {
-    dist(&format!(
-        "usekit-{}-1.x86_64.rpm",
-        env!("CARGO_PKG_VERSION")
-    ))
-}
-
 /// Everything below a directory, by its path there.
-fn everything(root: &Path) -> BTreeSet<PathBuf> {
+pub(crate) fn everything(root: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut left = vec![root.to_owned()];
     while let Some(path) = left.pop() {
@@ -64,7 +54,7 @@ fn is_at_work(userland: &Userland) {
 /// By apt, and away again: what is different then is the package manager's own.
 fn apt_installs_and_removes(suite: &str) {
     let userland = Userland::debian(suite, &[]);
-    userland.give(&deb(), "/usekit.deb");
+    userland.give(&deb(ARCH), "/usekit.deb");
     let before = everything(&userland.path("/"));
     let apt = |args: &[&str]| run(&mut userland.command("apt-get", &[&["-y"], args].concat()));
 
@@ -114,7 +104,8 @@ fn rpm_installs_and_removes_the_package() {
         run(&mut command)
     };
 
-    rpm(&["--install", self::rpm().to_str().expect("UTF-8")]);
+    let package = userland::rpm(ARCH);
+    rpm(&["--install", package.to_str().expect("UTF-8")]);
     let verified = rpm(&["--verify", "usekit"]);
     assert_eq!(String::from_utf8_lossy(&verified.stdout), "");
     let completion = "/usr/share/zsh/site-functions/_profile";

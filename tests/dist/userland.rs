@@ -1,5 +1,6 @@
 //! Root file systems for the tests, and what `make dist` left to put there.
 
+use std::env::consts::ARCH;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -76,12 +77,30 @@ pub(crate) fn dist(name: &str) -> PathBuf {
     path
 }
 
-/// The tree that it packed.
+/// The tree that it packed for this machine.
 pub(crate) fn staged() -> PathBuf {
-    dist(&format!(
-        "usekit-{}-x86_64-linux",
-        env!("CARGO_PKG_VERSION")
-    ))
+    staged_for(ARCH)
+}
+
+pub(crate) fn staged_for(machine: &str) -> PathBuf {
+    let version = env!("CARGO_PKG_VERSION");
+    dist(&format!("usekit-{version}-{machine}-linux"))
+}
+
+/// The two packages for a machine.
+pub(crate) fn deb(machine: &str) -> PathBuf {
+    let architecture = match machine {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        _ => panic!("{machine}: `make dist` makes nothing for it"),
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    dist(&format!("usekit_{version}-1_{architecture}.deb"))
+}
+
+pub(crate) fn rpm(machine: &str) -> PathBuf {
+    let version = env!("CARGO_PKG_VERSION");
+    dist(&format!("usekit-{version}-1.{machine}.rpm"))
 }
 
 /// The tree of sources that it packed.

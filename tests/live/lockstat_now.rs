@@ -250,7 +250,7 @@ fn rust(dir: &Path, spare: &str) -> Workload {
     let mut workload = Workload::spawn("rust", command);
     workload.work();
     // All at once: who sleeps at the barrier, or in a call of the start, does not while the others do, too.
-    let is_asleep = |task: &&PathBuf| is_in_call(task, "202 ");
+    let is_asleep = |task: &&PathBuf| is_in_call(task, &format!("{} ", libc::SYS_futex));
     let asleep = || {
         let tasks = tasks(workload.pid());
         let asleep = tasks.iter().filter(is_asleep);

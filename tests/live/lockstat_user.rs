@@ -34,12 +34,13 @@ fn known_as(name: &str) -> &'static str {
 
 fn assert_named(played: &Played, lock: &Value) {
     let (name, variable) = (text(lock, "name"), &played.name);
-    // Behind a mutex of 40 bytes, in a structure, it is known by its words: at 40, and without __g_refs at 32.
-    let ends: &[&str] = match variable.as_str() {
-        "lock_cond" => &["+0x50", "+0x48"],
-        _ => &[""],
+    // Behind a mutex, in a structure, it is known by its words: at 40, and without __g_refs at 32.
+    let mutex = size_of::<libc::pthread_mutex_t>();
+    let ends = match variable.as_str() {
+        "lock_cond" => [mutex + 40, mutex + 32].map(|at| format!("+{at:#x}")),
+        _ => [String::new(), String::new()],
     };
-    let is_end = |end: &&str| name.ends_with(&format!(": {variable}{end}"));
+    let is_end = |end: &String| name.ends_with(&format!(": {variable}{end}"));
     assert!(ends.iter().any(is_end), "{name}: {variable}");
     assert!(name.starts_with("locks."), "{name}");
 }

@@ -17,7 +17,7 @@ const RECEIVE: libc::c_ulong = 0xc050_2100;
 const SEND: libc::c_ulong = 0xc018_2101;
 
 /// Calls that make something, or change who may do what.
-const CALLS: [(libc::c_long, &str); 26] = [
+const CALLS: &[(libc::c_long, &str)] = &[
     (libc::SYS_bpf, "bpf"),
     (libc::SYS_perf_event_open, "perf_event_open"),
     (libc::SYS_openat, "open"),
@@ -25,6 +25,7 @@ const CALLS: [(libc::c_long, &str); 26] = [
     (libc::SYS_mmap, "mmap"),
     (libc::SYS_clone, "clone"),
     (libc::SYS_clone3, "clone3"),
+    #[cfg(target_arch = "x86_64")]
     (libc::SYS_vfork, "vfork"),
     (libc::SYS_epoll_create1, "epoll_create"),
     (libc::SYS_epoll_ctl, "epoll_ctl"),

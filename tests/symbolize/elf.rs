@@ -53,6 +53,26 @@ fn inlined_functions_and_lines() {
     assert_eq!(names(&found), ["chain"]);
 }
 
+/// Linkers for arm64 leave marks where code begins behind data; here they are in a program for this machine.
+#[test]
+fn marks_of_code_and_data_are_no_functions() {
+    let dir = Dir::new();
+    let source = "#include <stdio.h>\n#include <unistd.h>\nint marked(void);\n\
+                  __asm__(\".globl marked\\n.type marked, @function\\nmarked: ret\\n\\\"$d\\\": .quad 0\\n\\\"$x\\\": ret\\n\\\"$d.1\\\": .quad 0\\n\\
+                  \\\"$x.1\\\": ret; ret\\n.size marked, .-marked\\n\\\"$x.2\\\": .fill 64, 1, 0xc3\\n\");\n\
+                  int main() { unsigned long at = (unsigned long)marked; printf(\"%lx %lx %lx %lx\\n\", at, at + 9, at + 19, at + 40); \
+                  fflush(stdout); pause(); }";
+    let program = dir.compile_source("marks", "c", source, "-Wl,-z,norelro");
+    let target = Target::start(&program);
+    let mut symbolizer = symbolizer();
+    for n in 0..3 {
+        assert_eq!(names(&target.frames(&mut symbolizer, n)), ["marked"], "{n}");
+    }
+    let behind = target.frames(&mut symbolizer, 3);
+    let unnamed = format!("marks+{:#x}", behind[0].address);
+    assert_eq!(names(&behind), [unnamed]);
+}
+
 #[test]
 fn demangled_names() {
     let dir = Dir::new();

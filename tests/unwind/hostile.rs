@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use unwind::{Counts, Error, Image, Rule, Table};
 
 use crate::fake::{TEXT, advance, cfa_offset, cie, elf, entry, fde, fde_with_id, sp};
+use crate::machine::LINKER_PATH;
 use crate::oracle::Random;
 
 fn made(bytes: &[u8]) -> Result<(Table, Counts), Error> {
@@ -19,7 +20,7 @@ fn eh_frame(entries: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn small_file() -> Vec<u8> {
-    std::fs::read("/lib64/ld-linux-x86-64.so.2").unwrap()
+    std::fs::read(LINKER_PATH).unwrap()
 }
 
 /// Rounds of a test; without optimization they take twenty times as long.

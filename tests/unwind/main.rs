@@ -7,9 +7,11 @@ mod fake;
 mod go;
 mod hostile;
 mod live;
+mod machine;
 mod oracle;
 mod process;
 mod readelf;
 mod sources;
+#[cfg(target_arch = "x86_64")]
 mod steps;
 mod tables;

@@ -91,6 +91,10 @@ impl Process {
     }
 
     /// Which file's code it is, for messages; by index of its table.
+    #[cfg_attr(
+        target_arch = "aarch64",
+        expect(dead_code, reason = "steps ask for it")
+    )]
     pub(crate) fn table(&self, address: u64) -> Option<usize> {
         self.code
             .iter()
@@ -99,6 +103,10 @@ impl Process {
     }
 
     /// Index of the table of the file called so.
+    #[cfg_attr(
+        target_arch = "aarch64",
+        expect(dead_code, reason = "steps ask for it")
+    )]
     pub(crate) fn table_of(&self, name: &str) -> Option<usize> {
         self.files.iter().position(|path| path.ends_with(name))
     }
@@ -116,21 +124,4 @@ impl Process {
 
 fn start_pointer(range: &Range<u64>) -> *const u8 {
     range.start as *const u8
-}
-
-/// The calling function's registers; inlined, so that they are its own.
-#[macro_export]
-macro_rules! here {
-    () => {{
-        let (ip, sp, bp): (u64, u64, u64);
-        // SAFETY: reads registers.
-        unsafe {
-            std::arch::asm!(
-                "lea {ip}, [rip]", "mov {sp}, rsp", "mov {bp}, rbp",
-                ip = out(reg) ip, sp = out(reg) sp, bp = out(reg) bp,
-                options(nomem, nostack, preserves_flags),
-            );
-        }
-        unwind::Frame::new(unwind::Architecture::X86_64, ip, sp, bp)
-    }};
 }

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use unwind::{Architecture, Cfa, FpMode, Image, Rule, Table};
 
+use crate::machine::LIBRARIES;
+
 /// A row as readelf prints it: address, CFA, and the columns by name.
 struct Row<'a> {
     address: u64,
@@ -151,7 +153,7 @@ fn assert_rows(path: &str, least: usize) {
 
 #[test]
 fn every_row_of_libc_says_what_readelf_says() {
-    assert_rows("/usr/lib/x86_64-linux-gnu/libc.so.6", 10_000);
+    assert_rows(&format!("{LIBRARIES}/libc.so.6"), 10_000);
 }
 
 /// The files of Debian's cross compiler.

@@ -9,6 +9,7 @@ use object::{Object, ObjectSymbol};
 use unwind::{Cfa, Error, Image, Rule, Table};
 
 use crate::fake::{TEXT, cfa_offset, cie, elf, fde, fde_with_id, put, put_address, sp};
+use crate::machine::LIBRARIES;
 
 const COMPRESSED: u64 = 1 << 11;
 
@@ -17,7 +18,7 @@ fn table(bytes: &[u8]) -> Table {
 }
 
 fn libc() -> Vec<u8> {
-    std::fs::read("/usr/lib/x86_64-linux-gnu/libc.so.6").unwrap()
+    std::fs::read(Path::new(LIBRARIES).join("libc.so.6")).unwrap()
 }
 
 #[test]

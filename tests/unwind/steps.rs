@@ -7,9 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
-use unwind::{Architecture, End, Frame};
+use unwind::{End, Frame};
 
 use crate::live::libgcc;
+use crate::machine::{LINKER, interrupted, trap_off, trap_on};
 use crate::process::Process;
 
 struct Steps {
@@ -26,37 +27,9 @@ thread_local! {
     static STEPS: Cell<*mut Steps> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// Indices in the kernel's gregs by DWARF number.
-const GREGS: [c_int; 16] = [
-    libc::REG_RAX,
-    libc::REG_RDX,
-    libc::REG_RCX,
-    libc::REG_RBX,
-    libc::REG_RSI,
-    libc::REG_RDI,
-    libc::REG_RBP,
-    libc::REG_RSP,
-    libc::REG_R8,
-    libc::REG_R9,
-    libc::REG_R10,
-    libc::REG_R11,
-    libc::REG_R12,
-    libc::REG_R13,
-    libc::REG_R14,
-    libc::REG_R15,
-];
-
 extern "C" fn step(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel's context, and the steps of the function below, which waits in this thread.
-    let (gregs, steps) = unsafe {
-        (
-            &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs,
-            &mut *STEPS.get(),
-        )
-    };
-    let register = |index: c_int| gregs[index as usize] as u64;
-    let [ip, sp, bp] = [libc::REG_RIP, libc::REG_RSP, libc::REG_RBP].map(register);
-    let frame = Frame::new(Architecture::X86_64, ip, sp, bp).with_leaf(&GREGS.map(register));
+    let (frame, steps) = unsafe { (interrupted(&*context.cast()), &mut *STEPS.get()) };
     let (ips, end) = steps.process.walk(frame);
     steps.count += 1;
     if let Some(table) = steps.process.table(frame.ip) {
@@ -65,34 +38,6 @@ extern "C" fn step(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     if !(ips.ends_with(&steps.callers) && end == End::Root) && steps.wrong.len() < 3 {
         steps.wrong.push((frame, ips, end));
     }
-}
-
-// The trap flag: a SIGTRAP behind every instruction. Functions of their own, because inline assembly cannot say what
-// its push does to the CFA.
-std::arch::global_asm!(
-    "unwind_test_trap_on:",
-    ".cfi_startproc",
-    "pushfq",
-    ".cfi_adjust_cfa_offset 8",
-    "or qword ptr [rsp], 0x100",
-    "popfq",
-    ".cfi_adjust_cfa_offset -8",
-    "ret",
-    ".cfi_endproc",
-    "unwind_test_trap_off:",
-    ".cfi_startproc",
-    "pushfq",
-    ".cfi_adjust_cfa_offset 8",
-    "and qword ptr [rsp], -257",
-    "popfq",
-    ".cfi_adjust_cfa_offset -8",
-    "ret",
-    ".cfi_endproc",
-);
-
-unsafe extern "C" {
-    fn unwind_test_trap_on();
-    fn unwind_test_trap_off();
 }
 
 extern "C" fn order(a: *const c_void, b: *const c_void) -> c_int {
@@ -136,9 +81,9 @@ fn trace(steps: &mut Steps, bind: extern "C" fn() -> c_int) {
     STEPS.set(steps);
     // SAFETY: they change one flag, and the handler is installed.
     unsafe {
-        unwind_test_trap_on();
+        trap_on();
         work(bind);
-        unwind_test_trap_off();
+        trap_off();
     }
     STEPS.set(std::ptr::null_mut());
 }
@@ -194,7 +139,7 @@ fn wherever_a_function_is_interrupted_its_callers_are_the_same() {
         steps.callers
     );
     assert!(steps.count > 1000);
-    let linker = steps.process.table_of("/ld-linux-x86-64.so.2");
+    let linker = steps.process.table_of(&format!("/{LINKER}"));
     let linkers = linker.map_or(0, |table| steps.by_table[table]);
     assert!(linkers > 500, "{linkers} of the dynamic linker");
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::machine::{LIBRARIES, LINKER};
 use crate::oracle::{Outcome, compare};
 
 fn assert_equal(path: &Path) -> Outcome {
@@ -27,7 +28,7 @@ fn assert_equal(path: &Path) -> Outcome {
 }
 
 fn library(name: &str) -> Option<PathBuf> {
-    let path = Path::new("/usr/lib/x86_64-linux-gnu").join(name);
+    let path = Path::new(LIBRARIES).join(name);
     path.exists().then_some(path)
 }
 
@@ -46,12 +47,7 @@ fn every_row_of_libc_says_what_gimli_says() {
 
 #[test]
 fn every_row_of_other_libraries_says_what_gimli_says() {
-    for name in [
-        "ld-linux-x86-64.so.2",
-        "libstdc++.so.6",
-        "libcrypto.so.3",
-        "libm.so.6",
-    ] {
+    for name in [LINKER, "libstdc++.so.6", "libcrypto.so.3", "libm.so.6"] {
         if let Some(path) = library(name) {
             let outcome = assert_equal(&path);
             // Lazy binding needs it, in the dynamic linker only.
@@ -76,7 +72,7 @@ fn every_row_of_this_program_says_what_gimli_says() {
 
 #[test]
 fn every_row_of_many_programs_says_what_gimli_says() {
-    let mut paths: Vec<_> = ["/usr/bin", "/usr/lib/x86_64-linux-gnu"]
+    let mut paths: Vec<_> = ["/usr/bin", LIBRARIES]
         .iter()
         .flat_map(|directory| std::fs::read_dir(directory).unwrap())
         .map(|entry| entry.unwrap().path())

@@ -44,8 +44,8 @@ fn busy(thread: &Thread, shows_still: bool) -> Vec<(Reason, u64)> {
 #[test]
 fn an_event_loop_is_idle_at_home_and_busy_with_its_database() {
     let (home, database) = (
-        Some(blocked(libc::SYS_epoll_wait, HOME)),
-        Some(blocked(libc::SYS_poll, HOME - 4096)),
+        Some(blocked(libc::SYS_epoll_pwait, HOME)),
+        Some(blocked(libc::SYS_ppoll, HOME - 4096)),
     );
     let both = thread(3, &[home, database, home, None, database]);
     assert_eq!(busy(&both, false), [(Reason::Poll, 2)]);

@@ -1,7 +1,7 @@
 //! What differs between architectures in user space, all of it; for the kernel side see `bpf/include/registers.h`.
 
 #[cfg(target_arch = "aarch64")]
-pub use aarch64::{ELF_MACHINE, code_mask};
+pub use aarch64::{ELF_MACHINE, KERNEL_IMAGE, code_mask};
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::{EPOLL, LIBRARY_TRIPLE, POLL, VFORK, WAIT};
 /// A system call of a 32-bit program.
@@ -11,7 +11,7 @@ pub use syscalls::arm::Sysno as CompatCall;
 #[cfg(target_arch = "x86_64")]
 pub use syscalls::x86::Sysno as CompatCall;
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{ELF_MACHINE, code_mask};
+pub use x86_64::{ELF_MACHINE, KERNEL_IMAGE, code_mask};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{EPOLL, LIBRARY_TRIPLE, POLL, VFORK, WAIT};
 
@@ -34,6 +34,9 @@ mod x86_64 {
     pub fn code_mask() -> u64 {
         u64::MAX
     }
+
+    /// Where kernel and modules begin, if nothing else lies behind it: they have the address space's last 2 GiB.
+    pub const KERNEL_IMAGE: Option<u64> = Some(0xffff_ffff_8000_0000);
 
     pub(crate) const EPOLL: &[c_long] = &[
         libc::SYS_epoll_wait,
@@ -95,6 +98,9 @@ mod aarch64 {
         }
         address
     }
+
+    /// Where kernel and modules begin, if nothing else lies behind it: they lie anywhere among what is allocated in pages.
+    pub const KERNEL_IMAGE: Option<u64> = None;
 
     /// The processor is younger than the calls without a `p`, which it never had.
     pub(crate) const EPOLL: &[c_long] = &[libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];

@@ -17,6 +17,8 @@ pub(super) const MAX_INLINED: usize = 256;
 
 /// At one address: these, and the one that they are inlined into.
 const MAX_NAMED: usize = MAX_INLINED + 1;
+/// Marks in front of each other between an address and the function that it is in.
+const MAX_MARKS: usize = 64;
 /// Bytes of a name that is cut behind a character, with an ellipsis.
 const MAX_CUT: usize = MAX_NAME + 8;
 
@@ -134,7 +136,13 @@ impl ElfNames {
             let found = symbolizer
                 .symbolize(&source, Input::VirtOffset(addresses))
                 .ok()?;
-            Some(found.into_iter().map(functions).collect::<Vec<_>>())
+            let found = addresses.iter().zip(found).map(|(address, symbolized)| {
+                match symbolized.as_sym().filter(|sym| is_mark(&sym.name)) {
+                    Some(mark) => around(symbolizer, &source, *address, mark),
+                    None => functions(symbolized),
+                }
+            });
+            Some(found.collect::<Vec<_>>())
         }));
         match result {
             Ok(found) => Some(found.filter(|f| f.len() == addresses.len())),
@@ -160,6 +168,39 @@ fn build(inline: bool) -> Symbolizer {
         .enable_code_info(true)
         .enable_inlined_fns(inline)
         .build()
+}
+
+/// Tells the linker's marks from functions: files for arm64 say where code (`$x`) and data (`$d`, `$d.1`) begin.
+fn is_mark(name: &str) -> bool {
+    matches!(name.as_bytes(), [b'$', b'x' | b'd', rest @ ..] if matches!(rest, [] | [b'.', ..]))
+}
+
+/// The function that lies around an address and the mark in front of it.
+fn around(
+    symbolizer: &Symbolizer,
+    source: &Source<'_>,
+    address: u64,
+    mark: &Sym<'_>,
+) -> Option<Functions> {
+    let mut start = mark.addr;
+    for _ in 0..MAX_MARKS {
+        let before = Input::VirtOffset(start.checked_sub(1)?);
+        let found = symbolizer.symbolize_single(source, before).ok()?;
+        let sym = found.as_sym()?;
+        if is_mark(&sym.name) {
+            start = sym.addr;
+            continue;
+        }
+        let end = sym.addr.checked_add(u64::try_from(sym.size?).ok()?)?;
+        return (address < end).then(|| Functions {
+            sizeless: None,
+            named: vec![Named {
+                name: bounded(&demangled(&sym.name)),
+                line: mark.code_info.as_deref().and_then(line),
+            }],
+        });
+    }
+    None
 }
 
 fn functions(symbolized: Symbolized<'_>) -> Option<Functions> {

@@ -152,12 +152,14 @@ static void *lock_and_join(void *argument)
 /* Whether /proc/TID/syscall begins with a futex call: behind its number. i386 has two, the newer one with 64-bit times. */
 static const char *behind_futex(const char *text)
 {
-	const char *const numbers[] = { sizeof(void *) == 8 ? "202 " : "240 ", sizeof(void *) == 8 ? "202 " : "422 " };
+	char *behind;
+	long number = strtol(text, &behind, 10);
+	int is_futex = number == SYS_futex;
 
-	for (int i = 0; i < 2; i++)
-		if (!strncmp(text, numbers[i], 4))
-			return text + 4;
-	return "";
+#ifdef SYS_futex_time64
+	is_futex |= number == SYS_futex_time64;
+#endif
+	return is_futex && *behind == ' ' ? behind + 1 : "";
 }
 
 /* Until the kernel says that the thread sleeps in a futex call, where it should. */

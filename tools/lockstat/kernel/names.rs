@@ -4,7 +4,7 @@ use bpf::lockstat::types::lock_name;
 use host::task::comm_text;
 use profile::escape::terminal;
 
-use super::symbols::{self, Symbols};
+use super::symbols::Symbols;
 use crate::lockstat::row::{LockName, LockRow};
 
 /// `enum lock_name_kind`.
@@ -31,8 +31,9 @@ pub(crate) fn of(row: &LockRow, known: Option<&lock_name>, symbols: &mut Symbols
             kind: String::new(),
         };
     }
+    let is_static = symbols.is_static(row.identity.address);
     let Some(known) = known else {
-        return by_caller(row, "");
+        return by_caller(row, "", is_static);
     };
     match known.kind {
         kind::MMAP => LockName {
@@ -50,7 +51,7 @@ pub(crate) fn of(row: &LockRow, known: Option<&lock_name>, symbols: &mut Symbols
             },
             kind: "pipe".into(),
         },
-        _ => of_inode(known).unwrap_or_else(|| by_slab(row, &text(&known.slab))),
+        _ => of_inode(known).unwrap_or_else(|| by_slab(row, &text(&known.slab), is_static)),
     }
 }
 
@@ -82,7 +83,7 @@ fn of_inode(known: &lock_name) -> Option<LockName> {
 }
 
 /// Locks that are alone of their class in what a slab cache allocates.
-fn by_slab(row: &LockRow, slab: &str) -> LockName {
+fn by_slab(row: &LockRow, slab: &str, is_static: bool) -> LockName {
     let member = match (slab, row.class) {
         ("mm_struct", "rwsem") => "mmap_lock",
         ("sighand_cache", "spinlock") => "siglock",
@@ -93,7 +94,7 @@ fn by_slab(row: &LockRow, slab: &str) -> LockName {
         ("signal_cache", "rwsem") => "exec_update_lock",
         ("signal_cache", "mutex") => "cred_guard_mutex",
         ("page->ptl", "spinlock") => "page table lock",
-        _ => return by_caller(row, slab),
+        _ => return by_caller(row, slab, is_static),
     };
     LockName {
         own: member.into(),
@@ -117,14 +118,13 @@ const BY_FUNCTION: [(&str, &str, &str); 11] = [
 ];
 
 /// `own` is what all locks taken there are called.
-fn by_caller(row: &LockRow, slab: &str) -> LockName {
+fn by_caller(row: &LockRow, slab: &str, is_static: bool) -> LockName {
     let caller = row.first_caller.as_deref().unwrap_or("unknown code");
     let mut known = BY_FUNCTION.iter();
     let is_its =
         |(class, begin, _): &&(&str, &str, &str)| row.class == *class && caller.starts_with(*begin);
     let is_of_any_use =
         slab.is_empty() || slab.starts_with("kmalloc") || slab.contains("inode_cache");
-    let is_static = symbols::is_static(row.identity.address);
     if is_of_any_use
         && !is_static
         && let Some((_, _, member)) = known.find(is_its)
@@ -161,7 +161,7 @@ mod tests {
             let mut row = row(1);
             row.class = class;
             row.first_caller = Some(caller.into());
-            by_slab(&row, "kmalloc-2k").own
+            by_slab(&row, "kmalloc-2k", false).own
         };
         assert_eq!(name("mutex", "do_renameat2"), "s_vfs_rename_mutex");
         assert_eq!(name("rwsem", "ext4_map_blocks"), "i_data_sem");

@@ -75,7 +75,7 @@ impl Feature {
             Self::BlockAccounting => "Linux 6.5",
             Self::TaskOfVpid | Self::SlabCache => "Linux 6.14",
             Self::SwitchEnd => "Linux 6.18",
-            Self::Fentry => "Linux 5.5, and not forbidden",
+            Self::Fentry => "Linux 5.5, on arm64 6.4, and not forbidden",
             Self::Kprobes => "CONFIG_KPROBE_EVENTS",
             Self::HardwareEvents => "a PMU; virtual machines may have none",
             Self::Psi => "CONFIG_PSI, not psi=0",
