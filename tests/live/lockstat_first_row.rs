@@ -20,6 +20,8 @@ const TEAM: &str = include_str!("../workloads/locks/team.c");
 const CRITICAL: &str = include_str!("../workloads/locks/critical.c");
 const MEANWHILE: &str = include_str!("../workloads/locks/meanwhile.c");
 const POOL: &str = include_str!("../workloads/locks/pool.c");
+const STAGE: &str = include_str!("../workloads/locks/stage.h");
+const ROW: &str = include_str!("../workloads/locks/row.c");
 
 /// The library has no names for its barrier, and the last one to come is the one that the others wait for.
 #[test]
@@ -205,6 +207,33 @@ fn a_users_rule_names_a_lock_of_the_programs_own() {
     assert_eq!(pool["caller"], "handle", "{pool:#}");
     assert!(of_class("worker").is_some(), "{report:#}");
     assert_eq!(list(&report, "left_out").len(), 0, "{report:#}");
+}
+
+/// The function that waits is nobody else's, and the program is stripped.
+#[test]
+fn a_function_without_a_name_is_known_by_what_it_calls() {
+    let _machine = Machine::alone();
+    let program = program(&format!("{STAGE}{ROW}"), "-rdynamic -s");
+    let (report, results) = traced("lockstat", "-U", program.start(""));
+    let is_row = |lock: &&Value| lock["class"] == "row-lock";
+    let row = list(&report, "locks").iter().find(is_row);
+    let row = row.unwrap_or_else(|| panic!("{report:#}"));
+    let rounds = number(&results[0], "rounds");
+    assert_eq!(number(row, "contentions"), rounds, "{row:#}");
+    let held_ns = 20_000_000 * rounds;
+    let length = number(&report, "end_ns") - number(&report, "start_ns");
+    assert_within("waits", number(row, "total_ns"), held_ns..=length, row);
+    assert_eq!(
+        (&row["name"], &row["caller"], &row["for"]),
+        (&"in lock_row".into(), &"lock_row".into(), &"others".into())
+    );
+    let waiters = list(row, "waiters").iter();
+    let tids: BTreeSet<u64> = waiters.map(|waiter| number(waiter, "tid")).collect();
+    assert_eq!(tids, BTreeSet::from([number(&results[0], "waiter")]));
+    assert_eq!(
+        number(only(row, "holders"), "tid"),
+        number(&results[0], "holder")
+    );
 }
 
 /// Its only thread polls, and no wait of its tasks is one of a thread's.

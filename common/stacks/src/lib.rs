@@ -102,6 +102,11 @@ impl StackTable {
         Ok(())
     }
 
+    /// Tells functions without a name by these, which they call: [`Symbolizer::name_callers_of`].
+    pub fn name_callers_of(&mut self, callees: Vec<String>) {
+        self.symbolizer.name_callers_of(callees);
+    }
+
     /// Loads what stacks of these processes will need; takes a few milliseconds for each large program among them.
     ///
     /// `command` is one that is about to run, and its program.

@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 use profile::frame::Frame;
 
-pub use frames::remark;
+pub use frames::{callee_in, remark};
 pub use interrupt::interrupt_part;
 pub use location::Location;
 pub use losses::SymbolLosses;
@@ -125,6 +125,12 @@ impl Symbolizer {
             frames: 0,
             unnamed: 0,
         })
+    }
+
+    /// Tells functions without a name, in files that are stripped, by these functions, which they call: their names are
+    /// `[calls:FUNCTION]`. To be said before anything is named.
+    pub fn name_callers_of(&mut self, callees: Vec<String>) {
+        self.resolver.name_callers_of(callees);
     }
 
     /// Remembers what these processes have mapped now.
