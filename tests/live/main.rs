@@ -52,6 +52,7 @@ mod lockstat_mariadb;
 mod lockstat_newer;
 mod lockstat_now;
 mod lockstat_now_kernel;
+mod lockstat_now_postgres;
 mod lockstat_periods;
 mod lockstat_played;
 mod lockstat_postgres;
