@@ -102,9 +102,9 @@ impl StackTable {
         Ok(())
     }
 
-    /// Tells functions without a name by these, which they call: [`Symbolizer::name_callers_of`].
-    pub fn name_callers_of(&mut self, callees: Vec<String>) {
-        self.symbolizer.name_callers_of(callees);
+    /// Names addresses, and knows which files processes have mapped.
+    pub fn symbolizer(&mut self) -> &mut Symbolizer {
+        &mut self.symbolizer
     }
 
     /// Loads what stacks of these processes will need; takes a few milliseconds for each large program among them.
@@ -355,11 +355,6 @@ impl StackTable {
                 .names
                 .get_or_insert_with(|| self.symbolizer.kernel(&stack.addresses, origin)),
         )
-    }
-
-    /// Paths of the files that a process has mapped as code now.
-    pub fn code_files(&mut self, tgid: u32) -> Vec<String> {
-        self.symbolizer.code_files(tgid)
     }
 
     /// ID of the user stack of the waker recorded under `id`; 0: none.

@@ -38,6 +38,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use elf::Headers;
 use profile::frame::Frame;
 
 pub use frames::{callee_in, remark};
@@ -181,6 +182,15 @@ impl Symbolizer {
         paths
             .map(|path| String::from_utf8_lossy(path).into_owned())
             .collect()
+    }
+
+    /// Looks whether a process's program is one of Go's.
+    pub fn runs_go(&mut self, tgid: u32) -> bool {
+        let executables = self.executables(tgid).unwrap_or_default();
+        let program = executables.first().map(|file| file.module);
+        let file = program.and_then(|module| self.module_file(module));
+        let headers = file.and_then(Headers::read);
+        headers.is_some_and(|headers| headers.go.present)
     }
 
     /// A module's open file, if it is still what was mapped.
