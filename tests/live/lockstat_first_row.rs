@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 
 use oracle::futex::waits;
 use oracle::{Bracket, Engine, Logs};
@@ -236,6 +236,50 @@ fn a_function_without_a_name_is_known_by_what_it_calls() {
     );
 }
 
+/// Debian's Python with a script that says when it is ready, and runs until its stdin ends.
+fn python(script: &str) -> Child {
+    let mut command = Command::new("/usr/bin/python3");
+    command.args(["-c", script]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut program = command.spawn().expect("Python");
+    let mut ready = [0; 6];
+    let stdout = program.stdout.as_mut().expect("a pipe");
+    stdout.read_exact(&mut ready).expect("it runs");
+    program
+}
+
+/// Python's locks are semaphores, and a queue's are the same: its functions have no frames of their own that say which it is. The workers
+/// sleep further out in the interpreter than they wait.
+#[test]
+fn a_worker_of_pythons_is_not_said_to_wait_for_others() {
+    let _machine = Machine::alone();
+    let script = "import queue, sys, threading, time\n\
+                  jobs = queue.Queue()\n\
+                  def work():\n\
+                  \x20   while True:\n\
+                  \x20       jobs.get()\n\
+                  \x20       time.sleep(0.001)\n\
+                  def ask():\n\
+                  \x20   while True:\n\
+                  \x20       jobs.put(1)\n\
+                  \x20       time.sleep(0.005)\n\
+                  for run in work, work, work, ask:\n\
+                  \x20   threading.Thread(target=run, daemon=True).start()\n\
+                  print('ready', flush=True)\n\
+                  sys.stdin.read()\n";
+    let mut program = python(script);
+    let args = format!("-U -j --class sem -p {} 1", program.id());
+    let report = Tool::start("lockstat", args).finish().report();
+    drop(program.stdin.take());
+    program.wait().expect("its end");
+    let is_sem = |lock: &&Value| lock["class"] == "sem";
+    let waits: Vec<&Value> = list(&report, "locks").iter().filter(is_sem).collect();
+    assert!(waits.len() >= 3, "{report:#}");
+    for wait in waits {
+        assert_ne!(wait["for"], "others", "{wait:#}");
+    }
+}
+
 /// Its only thread polls, and no wait of its tasks is one of a thread's.
 #[test]
 fn a_program_with_tasks_is_said_to_have_waits_that_nobody_sees() {
@@ -245,13 +289,7 @@ fn a_program_with_tasks_is_said_to_have_waits_that_nobody_sees() {
                   \x20   print('ready', flush=True)\n\
                   \x20   await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)\n\
                   asyncio.run(main())\n";
-    let mut command = std::process::Command::new("/usr/bin/python3");
-    command.args(["-c", script]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut program = command.spawn().expect("Python");
-    let mut ready = [0; 6];
-    let stdout = program.stdout.as_mut().expect("a pipe");
-    stdout.read_exact(&mut ready).expect("it runs");
+    let mut program = python(script);
     let output = Tool::start("lockstat", format!("-U -p {} 0.2", program.id())).finish();
     drop(program.stdin.take());
     program.wait().expect("its end");

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use libbpf_rs::MapCore;
 use loader::arrivals::Arrivals;
-use profile::brief::is_own;
+use profile::brief::own_depth;
 use profile::frame::Frame;
 use profile::model::{StackEnd, Waker};
 use symbols::places::{Address, Places};
@@ -335,13 +335,11 @@ impl StackTable {
     }
 
     /// Frames of user stack `id` from the root up to the last function of the program's own, inlined ones not counted: how deep in
-    /// the program its thread is. `None`: the stack does not reach the root.
+    /// the program its thread is. `None`: the stack does not reach the root, or an interpreter runs the program.
     pub fn own_depth(&mut self, id: u64) -> Option<usize> {
         let is_complete = self.user_end(id) == Some(StackEnd::Root);
         let frames = is_complete.then(|| self.user_names(id))?;
-        let called = frames.iter().filter(|frame| !frame.inlined);
-        let own = called.enumerate().filter(|(_, frame)| is_own(frame));
-        Some(own.last().map_or(0, |(at, _)| at + 1))
+        own_depth(&frames)
     }
 
     /// Kernel frames of stack `id`, root → leaf, without the tracer's own.
