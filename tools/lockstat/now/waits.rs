@@ -225,8 +225,10 @@ impl Wait {
             releaser: match self.holder {
                 Holder::Thread(thread) => Releaser::Thread(thread),
                 Holder::Perhaps(thread) | Holder::Ahead(thread) => Releaser::Perhaps(thread),
-                // Others may have a file locked as a whole with it.
-                Holder::Process(_) if self.kind != Waited::Program(Class::Posix) => {
+                // Others may have a file locked as a whole with it; that of the waiter's own process is in its own way, most likely.
+                Holder::Process(leader)
+                    if !self.is_of_one_process() && threads.all[leader].task.tgid != process =>
+                {
                     Releaser::Unknown
                 }
                 Holder::Process(leader) => Releaser::AnyOf(threads.all[leader].task.tgid),
@@ -236,6 +238,12 @@ impl Wait {
             },
             timed: self.timed,
         }
+    }
+
+    /// Whether nobody but threads of one process can have what is waited for, where a process is known to.
+    pub(crate) fn is_of_one_process(&self) -> bool {
+        let is_process = matches!(self.holder, Holder::Process(_));
+        !is_process || self.kind == Waited::Program(Class::Posix)
     }
 
     /// After the waiter's stack was asked, functions leaf first. Where there are none, as in 32-bit programs, nothing is known better
