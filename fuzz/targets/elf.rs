@@ -1,4 +1,4 @@
-//! A program that anyone may have made: headers, notes, debug links, `.gnu_debugdata`, Go's function table. No panic, and
+//! A program that anyone may have made: headers, notes, debug links, `.gnu_debugdata`, callers, Go's function table. No panic, and
 //! what is said about it is inside its bounds.
 
 #![no_main]
@@ -28,6 +28,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Some(range) = headers.mini_debug.clone() {
         elf::unpacks_within(&file, range);
+    }
+    for function in elf::callers(&file, &headers, "f") {
+        assert!(!function.is_empty());
     }
     let image = GoFile::new(&file, &headers);
     if let Some(table) = image.functions() {

@@ -8,6 +8,7 @@ use crate::kernel::until;
 use crate::prelude::*;
 
 const FILES: &str = include_str!("../workloads/locks/files.c");
+const OWN_FILE: &str = include_str!("../workloads/locks/own_file.c");
 const MIXED: &str = include_str!("../workloads/locks/mixed.c");
 
 /// One row: waits, their time by the waiter's clock, and who made it wait.
@@ -225,4 +226,38 @@ fn a_circle_through_a_files_lock_and_a_mutex_is_a_deadlock() {
         );
         assert_eq!(had_by, (holder, known_as), "{wait:#}");
     }
+}
+
+/// Which of its threads has locked a file as a whole, the kernel does not say; a child may have it, too.
+#[test]
+fn a_circle_through_a_file_of_the_processs_own_is_perhaps_a_deadlock() {
+    let _machine = Machine::beside();
+    let program = Program::c("own", OWN_FILE, "-pthread");
+    let path = program.dir().join("own.lock");
+    let mut workload = program.start([path.clone()]);
+    workload.go();
+    let known = &workload.results()[0];
+    let options = format!("--now -j -p {}", workload.pid());
+    let report = Tool::run("lockstat", options).ok().report();
+    let deadlock = only(&report, "deadlocks");
+    assert_eq!(
+        (&deadlock["kind"], &deadlock["certain"]),
+        (&"process".into(), &false.into())
+    );
+    let mut members = vec![
+        u64::from(workload.pid()),
+        number(known, "mutex"),
+        number(known, "file"),
+    ];
+    members.sort_unstable();
+    assert_eq!(ids(deadlock, "threads"), members, "{report:#}");
+
+    // With a thread that waits for something else, that one may have the file.
+    let other = path.with_extension("other");
+    let mut workload = program.start([other.as_os_str(), "polls".as_ref()]);
+    workload.go();
+    let _ = workload.results();
+    let options = format!("--now -j -p {}", workload.pid());
+    let report = Tool::run("lockstat", options).ok().report();
+    assert!(list(&report, "deadlocks").is_empty(), "{report:#}");
 }

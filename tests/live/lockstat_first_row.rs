@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 
 use oracle::futex::waits;
 use oracle::{Bracket, Engine, Logs};
@@ -20,6 +20,8 @@ const TEAM: &str = include_str!("../workloads/locks/team.c");
 const CRITICAL: &str = include_str!("../workloads/locks/critical.c");
 const MEANWHILE: &str = include_str!("../workloads/locks/meanwhile.c");
 const POOL: &str = include_str!("../workloads/locks/pool.c");
+const STAGE: &str = include_str!("../workloads/locks/stage.h");
+const ROW: &str = include_str!("../workloads/locks/row.c");
 
 /// The library has no names for its barrier, and the last one to come is the one that the others wait for.
 #[test]
@@ -207,6 +209,77 @@ fn a_users_rule_names_a_lock_of_the_programs_own() {
     assert_eq!(list(&report, "left_out").len(), 0, "{report:#}");
 }
 
+/// The function that waits is nobody else's, and the program is stripped.
+#[test]
+fn a_function_without_a_name_is_known_by_what_it_calls() {
+    let _machine = Machine::alone();
+    let program = program(&format!("{STAGE}{ROW}"), "-rdynamic -s");
+    let (report, results) = traced("lockstat", "-U", program.start(""));
+    let is_row = |lock: &&Value| lock["class"] == "row-lock";
+    let row = list(&report, "locks").iter().find(is_row);
+    let row = row.unwrap_or_else(|| panic!("{report:#}"));
+    let rounds = number(&results[0], "rounds");
+    assert_eq!(number(row, "contentions"), rounds, "{row:#}");
+    let held_ns = 20_000_000 * rounds;
+    let length = number(&report, "end_ns") - number(&report, "start_ns");
+    assert_within("waits", number(row, "total_ns"), held_ns..=length, row);
+    assert_eq!(
+        (&row["name"], &row["caller"], &row["for"]),
+        (&"in lock_row".into(), &"lock_row".into(), &"others".into())
+    );
+    let waiters = list(row, "waiters").iter();
+    let tids: BTreeSet<u64> = waiters.map(|waiter| number(waiter, "tid")).collect();
+    assert_eq!(tids, BTreeSet::from([number(&results[0], "waiter")]));
+    assert_eq!(
+        number(only(row, "holders"), "tid"),
+        number(&results[0], "holder")
+    );
+}
+
+/// Debian's Python with a script that says when it is ready, and runs until its stdin ends.
+fn python(script: &str) -> Child {
+    let mut command = Command::new("/usr/bin/python3");
+    command.args(["-c", script]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut program = command.spawn().expect("Python");
+    let mut ready = [0; 6];
+    let stdout = program.stdout.as_mut().expect("a pipe");
+    stdout.read_exact(&mut ready).expect("it runs");
+    program
+}
+
+/// Python's locks are semaphores, and a queue's are the same: its functions have no frames of their own that say which it is. The workers
+/// sleep further out in the interpreter than they wait.
+#[test]
+fn a_worker_of_pythons_is_not_said_to_wait_for_others() {
+    let _machine = Machine::alone();
+    let script = "import queue, sys, threading, time\n\
+                  jobs = queue.Queue()\n\
+                  def work():\n\
+                  \x20   while True:\n\
+                  \x20       jobs.get()\n\
+                  \x20       time.sleep(0.001)\n\
+                  def ask():\n\
+                  \x20   while True:\n\
+                  \x20       jobs.put(1)\n\
+                  \x20       time.sleep(0.005)\n\
+                  for run in work, work, work, ask:\n\
+                  \x20   threading.Thread(target=run, daemon=True).start()\n\
+                  print('ready', flush=True)\n\
+                  sys.stdin.read()\n";
+    let mut program = python(script);
+    let args = format!("-U -j --class sem -p {} 1", program.id());
+    let report = Tool::start("lockstat", args).finish().report();
+    drop(program.stdin.take());
+    program.wait().expect("its end");
+    let is_sem = |lock: &&Value| lock["class"] == "sem";
+    let waits: Vec<&Value> = list(&report, "locks").iter().filter(is_sem).collect();
+    assert!(waits.len() >= 3, "{report:#}");
+    for wait in waits {
+        assert_ne!(wait["for"], "others", "{wait:#}");
+    }
+}
+
 /// Its only thread polls, and no wait of its tasks is one of a thread's.
 #[test]
 fn a_program_with_tasks_is_said_to_have_waits_that_nobody_sees() {
@@ -216,13 +289,7 @@ fn a_program_with_tasks_is_said_to_have_waits_that_nobody_sees() {
                   \x20   print('ready', flush=True)\n\
                   \x20   await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)\n\
                   asyncio.run(main())\n";
-    let mut command = std::process::Command::new("/usr/bin/python3");
-    command.args(["-c", script]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut program = command.spawn().expect("Python");
-    let mut ready = [0; 6];
-    let stdout = program.stdout.as_mut().expect("a pipe");
-    stdout.read_exact(&mut ready).expect("it runs");
+    let mut program = python(script);
     let output = Tool::start("lockstat", format!("-U -p {} 0.2", program.id())).finish();
     drop(program.stdin.take());
     program.wait().expect("its end");

@@ -244,6 +244,7 @@ fn goroutines_wait_for_a_mutex_and_threads_for_goroutines() {
         .args(["build", "-o"])
         .args([&program, &source]));
     let (_, report) = play(Workload::spawn("locks", Command::new(program)));
+    assert_eq!(only(&report, "async_runtimes")["runtime"], "go");
     let locks = list(&report, "locks").iter();
     let parked = locks.clone().filter(|lock| lock["class"] == "park");
     assert!(sum(parked, "total_ns") > 0, "{report:#}");

@@ -132,6 +132,8 @@ fn compare(dir: &Dir, program: &str) {
     let target = Target::start(&dir.file(program));
     let bias = bias(target.tgid, &dir.file(program));
     let mut symbolizer = symbolizer();
+    assert!(symbolizer.runs_go(target.tgid), "{program}");
+    assert!(!symbolizer.runs_go(std::process::id()));
     let functions = functions(dir);
     let mut wrong = Vec::new();
     for ((start, size), expected) in &functions {

@@ -77,6 +77,7 @@ impl Tool for Args {
             rules: self.rules(),
             ..Names::default()
         };
+        stacks.symbolizer().name_callers_of(names.rules.callees());
         if self.traces(Side::User) {
             names.servers = Servers::find(&skel, &mut names.places)?;
         }

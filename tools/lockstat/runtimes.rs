@@ -12,6 +12,8 @@ use stacks::StackTable;
 use crate::lockstat::futex::{Rules, calls};
 use crate::lockstat::row::LockRow;
 
+/// The runtime of Go's programs, as the rules call it: its goroutines are no tasks to their makers.
+const GO: &str = "go";
 /// Processes that are remembered.
 const MOST: usize = 1024;
 
@@ -41,9 +43,12 @@ impl Runtimes {
 
     /// Looks for one among the files that a process has loaded.
     pub(crate) fn look_at_files(&mut self, tgid: u32, rules: &Rules, stacks: &mut StackTable) {
-        let files = stacks.code_files(tgid);
+        let symbolizer = stacks.symbolizer();
+        let files = symbolizer.code_files(tgid);
         let files = files.iter().map(|file| ("", Some(&**file)));
-        if let Some((runtime, name)) = rules.runtime_of(files).zip(comm_of(tgid)) {
+        let of_file = rules.runtime_of(files);
+        let runtime = of_file.or_else(|| symbolizer.runs_go(tgid).then_some(GO));
+        if let Some((runtime, name)) = runtime.zip(comm_of(tgid)) {
             self.add(tgid, &name, runtime);
         }
     }
@@ -57,26 +62,22 @@ impl Runtimes {
 
     /// Lines for people, if there are any.
     pub(crate) fn describe(&self) -> Vec<String> {
-        let Some((tgid, (name, _))) = self.0.first_key_value() else {
-            return Vec::new();
+        let (go, others): (Vec<_>, Vec<_>) = self.0.iter().partition(|(_, (_, name))| *name == GO);
+        let mut lines = lines(
+            &others,
+            |runtimes, are_several| match are_several {
+                false => format!("runs {runtimes}, an async runtime:"),
+                true => format!("run async runtimes ({runtimes}):"),
+            },
+            "tasks' waits are not shown",
+        );
+        let run = |_: &str, are_several| match are_several {
+            false => "runs Go:".to_owned(),
+            true => "run Go:".to_owned(),
         };
-        let first = format!("{} {tgid}", comm(name));
-        let runtimes: BTreeSet<&str> = self.0.values().map(|(_, runtime)| *runtime).collect();
-        let runtimes = Vec::from_iter(runtimes).join(", ");
-        let parts = match self.0.len() - 1 {
-            0 => [
-                format!("{first} runs {runtimes}, an async runtime:"),
-                "its tasks' waits are not shown".to_owned(),
-            ],
-            more => [
-                format!(
-                    "{first} and {} run async runtimes ({runtimes}):",
-                    units::counted(more as u64, "others")
-                ),
-                "their tasks' waits are not shown".to_owned(),
-            ],
-        };
-        sentence(&parts, "", WIDTH - "lockstat: ".len())
+        let waits = "goroutines' waits (sync.Mutex, channels) are not shown";
+        lines.extend(self::lines(&go, run, waits));
+        lines
     }
 
     /// `[{"comm", "pid", "runtime"}, …]`
@@ -84,6 +85,34 @@ impl Runtimes {
         let of_process = |(tgid, (name, runtime)): (&u32, &(Arc<str>, &'static str))| json!({"comm": **name, "pid": tgid, "runtime": runtime});
         self.0.iter().map(of_process).collect()
     }
+}
+
+/// A process by its PID, with its name and what its runtime is called.
+type Found<'a> = (&'a u32, &'a (Arc<str>, &'static str));
+
+/// Lines for some of them, if there are any: what they run, in words, and whose waits those are that nobody sees.
+fn lines(found: &[Found<'_>], run: impl Fn(&str, bool) -> String, waits: &str) -> Vec<String> {
+    let Some((tgid, (name, _))) = found.first() else {
+        return Vec::new();
+    };
+    let first = format!("{} {tgid}", comm(name));
+    let runtimes: BTreeSet<&str> = found.iter().map(|(_, (_, runtime))| *runtime).collect();
+    let runtimes = Vec::from_iter(runtimes).join(", ");
+    let parts = match found.len() as u64 - 1 {
+        0 => [
+            format!("{first} {}", run(&runtimes, false)),
+            format!("its {waits}"),
+        ],
+        more => [
+            format!(
+                "{first} and {} {}",
+                units::counted(more, "others"),
+                run(&runtimes, true)
+            ),
+            format!("their {waits}"),
+        ],
+    };
+    sentence(&parts, "", WIDTH - "lockstat: ".len())
 }
 
 #[cfg(test)]
@@ -109,5 +138,21 @@ mod tests {
             ]
         );
         assert_eq!(runtimes.to_json()[1]["runtime"], "asyncio");
+        runtimes.add(11, &"api".into(), GO);
+        assert_eq!(
+            runtimes.describe()[2..],
+            [
+                "api 11 runs Go:",
+                "  its goroutines' waits (sync.Mutex, channels) are not shown"
+            ]
+        );
+        runtimes.add(12, &"web".into(), GO);
+        assert_eq!(
+            runtimes.describe()[2..],
+            [
+                "api 11 and 1 other run Go:",
+                "  their goroutines' waits (sync.Mutex, channels) are not shown"
+            ]
+        );
     }
 }

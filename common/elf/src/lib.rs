@@ -1,8 +1,9 @@
-//! Bounded reading of ELF files: segments, build IDs, debug links, functions, variables, and Go's function table.
+//! Bounded reading of ELF files: segments, build IDs, debug links, functions, who calls them, variables, and Go's function table.
 //!
 //! A file may belong to anyone. It is read in pieces and never mapped, all sizes in it have limits, and what is broken is
 //! left out or an [`Error`]. The caller opens files and decides which of them to trust.
 
+mod callers;
 mod compressed;
 mod error;
 mod function;
@@ -14,6 +15,7 @@ mod needed;
 mod source;
 mod variables;
 
+pub use callers::callers;
 pub use compressed::{inflate, inflate_gnu};
 pub use error::Error;
 pub use function::function_offsets;

@@ -192,6 +192,18 @@ pub fn is_own(frame: &Frame) -> bool {
     !(is_start || is_of_namespace || is_of_source || is_closure || is_libc)
 }
 
+/// Function in which CPython runs those of a program. Since 3.11 they share one call of it.
+const INTERPRETER: &str = "_PyEval_EvalFrameDefault";
+
+/// Frames from the root, which is first, up to the last function of the program's own, inlined ones not counted: how deep in the
+/// program a thread is. `None`: an interpreter runs it, whose frames do not say.
+pub fn own_depth(frames: &[Frame]) -> Option<usize> {
+    let is_interpreted = frames.iter().any(|frame| &*frame.name == INTERPRETER);
+    let called = frames.iter().filter(|frame| !frame.inlined);
+    let own = called.enumerate().filter(|(_, frame)| is_own(frame));
+    (!is_interpreted).then(|| own.last().map_or(0, |(at, _)| at + 1))
+}
+
 fn is_libc(module: &str) -> bool {
     let file = module.rsplit('/').next().unwrap_or_default();
     let names = [
@@ -352,5 +364,16 @@ mod tests {
         ] {
             assert_eq!(short(long), said);
         }
+    }
+
+    #[test]
+    fn how_deep_a_thread_is_in_its_program() {
+        let depth = |names: &[&str]| own_depth(&frames(names));
+        let waits = ["main", "serve", "i:take", "c:pthread_cond_wait"];
+        assert_eq!(depth(&waits), Some(2));
+        assert_eq!(depth(&["c:start_thread", "c:poll"]), Some(0));
+        // How deep in its program's functions an interpreter is, none of its own says.
+        let python = ["main", "_PyEval_EvalFrameDefault", "acquire_timed"];
+        assert_eq!(depth(&python), None);
     }
 }

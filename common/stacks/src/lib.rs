@@ -16,7 +16,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use libbpf_rs::MapCore;
 use loader::arrivals::Arrivals;
-use profile::brief::is_own;
+use profile::brief::own_depth;
 use profile::frame::Frame;
 use profile::model::{StackEnd, Waker};
 use symbols::places::{Address, Places};
@@ -100,6 +100,11 @@ impl StackTable {
         let ring = Arrivals::open_with(ring, |bytes| Some(bytes.to_vec()));
         self.ring = Some(ring.context("stack ring")?);
         Ok(())
+    }
+
+    /// Names addresses, and knows which files processes have mapped.
+    pub fn symbolizer(&mut self) -> &mut Symbolizer {
+        &mut self.symbolizer
     }
 
     /// Loads what stacks of these processes will need; takes a few milliseconds for each large program among them.
@@ -330,13 +335,11 @@ impl StackTable {
     }
 
     /// Frames of user stack `id` from the root up to the last function of the program's own, inlined ones not counted: how deep in
-    /// the program its thread is. `None`: the stack does not reach the root.
+    /// the program its thread is. `None`: the stack does not reach the root, or an interpreter runs the program.
     pub fn own_depth(&mut self, id: u64) -> Option<usize> {
         let is_complete = self.user_end(id) == Some(StackEnd::Root);
         let frames = is_complete.then(|| self.user_names(id))?;
-        let called = frames.iter().filter(|frame| !frame.inlined);
-        let own = called.enumerate().filter(|(_, frame)| is_own(frame));
-        Some(own.last().map_or(0, |(at, _)| at + 1))
+        own_depth(&frames)
     }
 
     /// Kernel frames of stack `id`, root → leaf, without the tracer's own.
@@ -350,11 +353,6 @@ impl StackTable {
                 .names
                 .get_or_insert_with(|| self.symbolizer.kernel(&stack.addresses, origin)),
         )
-    }
-
-    /// Paths of the files that a process has mapped as code now.
-    pub fn code_files(&mut self, tgid: u32) -> Vec<String> {
-        self.symbolizer.code_files(tgid)
     }
 
     /// ID of the user stack of the waker recorded under `id`; 0: none.

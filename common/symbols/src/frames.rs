@@ -41,6 +41,19 @@ pub(super) fn of_module(path: &Arc<str>, address: u64, functions: Option<Functio
     (named.collect(), true)
 }
 
+/// Name of a function that has none, by one that it calls; no function's own name begins so.
+pub(super) fn caller_of(callee: &str) -> String {
+    format!("{CALLS}{callee}]")
+}
+
+/// The function that a name made by [`caller_of`] tells of.
+pub fn callee_in(name: &str) -> Option<&str> {
+    name.strip_prefix(CALLS)?.strip_suffix(']')
+}
+
+/// The beginning of such names.
+const CALLS: &str = "[calls:";
+
 /// Code made at run time.
 pub(super) fn anonymous(name: Option<String>, address: u64) -> Frames {
     let named = name.is_some();

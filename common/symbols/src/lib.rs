@@ -38,9 +38,10 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use elf::Headers;
 use profile::frame::Frame;
 
-pub use frames::remark;
+pub use frames::{callee_in, remark};
 pub use interrupt::interrupt_part;
 pub use location::Location;
 pub use losses::SymbolLosses;
@@ -127,6 +128,12 @@ impl Symbolizer {
         })
     }
 
+    /// Tells functions without a name, in files that are stripped, by these functions, which they call: their names are
+    /// `[calls:FUNCTION]`. To be said before anything is named.
+    pub fn name_callers_of(&mut self, callees: Vec<String>) {
+        self.resolver.name_callers_of(callees);
+    }
+
     /// Remembers what these processes have mapped now.
     pub fn snapshot(&mut self, tgids: impl IntoIterator<Item = u32>) {
         for tgid in tgids {
@@ -175,6 +182,15 @@ impl Symbolizer {
         paths
             .map(|path| String::from_utf8_lossy(path).into_owned())
             .collect()
+    }
+
+    /// Looks whether a process's program is one of Go's.
+    pub fn runs_go(&mut self, tgid: u32) -> bool {
+        let executables = self.executables(tgid).unwrap_or_default();
+        let program = executables.first().map(|file| file.module);
+        let file = program.and_then(|module| self.module_file(module));
+        let headers = file.and_then(Headers::read);
+        headers.is_some_and(|headers| headers.go.present)
     }
 
     /// A module's open file, if it is still what was mapped.

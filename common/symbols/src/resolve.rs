@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use elf::go::{GoFile, Table};
 
 use crate::debugfile::{self, DebugFile};
 use crate::elfnames::{Functions, Named};
+use crate::frames;
 use crate::modules::Modules;
 use crate::reader::Reader;
 
@@ -29,7 +31,12 @@ struct Source {
     debug: Option<DebugFile>,
     /// A Go program's own table, read when all others left an address without a name.
     go: OnceCell<Option<Table>>,
+    /// Functions known by what they call, the same.
+    callers: OnceCell<Callers>,
 }
+
+/// Addresses of functions, each with the index of the one that it calls.
+type Callers = Vec<(Range<u64>, usize)>;
 
 /// Reads symbols, file by file.
 pub(super) struct Resolver {
@@ -38,6 +45,8 @@ pub(super) struct Resolver {
     /// Of every file that names were asked of, also of those whose source was dropped since; some have none.
     pub(super) build_ids: HashMap<u32, Option<Vec<u8>>>,
     debug_dirs: Vec<PathBuf>,
+    /// Functions by whose calls those without a name are told.
+    callees: Vec<String>,
     /// The reading process holds up to four files of each source open, we one; all are dropped at once.
     max_sources: usize,
     /// Time spent on files that are not root's.
@@ -57,11 +66,17 @@ impl Resolver {
             sources: HashMap::new(),
             build_ids: HashMap::new(),
             debug_dirs,
+            callees: Vec::new(),
             max_sources,
             searching: Duration::ZERO,
             changed: 0,
             refused: HashSet::new(),
         }
+    }
+
+    /// Tells functions without a name by these, which they call.
+    pub(super) fn name_callers_of(&mut self, callees: Vec<String>) {
+        self.callees = callees;
     }
 
     /// Does `search` as long as there is time for files of that owner.
@@ -129,8 +144,10 @@ impl Resolver {
                         &mut found,
                     );
                     let owner = modules.get(id).owner();
+                    let callees = &self.callees;
                     let fill = || {
                         fill_go(source, file, &addresses, &mut found);
+                        fill_callers((source, file), callees, &addresses, &mut found);
                         Some(())
                     };
                     Self::searched(&mut self.searching, owner, fill);
@@ -169,6 +186,7 @@ impl Resolver {
                 headers,
                 debug,
                 go: OnceCell::new(),
+                callers: OnceCell::new(),
             },
         );
     }
@@ -218,6 +236,36 @@ fn fill_go(source: &Source, file: &File, addresses: &[u64], found: &mut [Option<
             continue;
         }
         if let Some(name) = table.name(&image, address) {
+            *found = Some(Functions {
+                named: vec![Named { name, line: None }],
+                sizeless: None,
+            });
+        }
+    }
+}
+
+/// Tells addresses that have no name by what their function calls.
+fn fill_callers(
+    (source, file): (&Source, &File),
+    callees: &[String],
+    addresses: &[u64],
+    found: &mut [Option<Functions>],
+) {
+    if callees.is_empty() || found.iter().all(Option::is_some) {
+        return;
+    }
+    let search = || {
+        let of = |(at, callee): (usize, &String)| {
+            let found = elf::callers(file, &source.headers, callee);
+            found.into_iter().map(move |range| (range, at))
+        };
+        callees.iter().enumerate().flat_map(of).collect()
+    };
+    let callers = source.callers.get_or_init(search);
+    for (address, found) in addresses.iter().zip(found) {
+        let caller = callers.iter().find(|(range, _)| range.contains(address));
+        if let (None, Some((_, at))) = (&found, caller) {
+            let name = frames::caller_of(&callees[*at]);
             *found = Some(Functions {
                 named: vec![Named { name, line: None }],
                 sizeless: None,

@@ -233,6 +233,15 @@ impl Rules {
         functions.find_map(of_rule)
     }
 
+    /// Functions that rules know others by, which have no names but call them.
+    pub(crate) fn callees(&self) -> Vec<String> {
+        let functions = self.rules.iter().map(|rule| &*rule.function.text);
+        functions
+            .filter_map(symbols::callee_in)
+            .map(Into::into)
+            .collect()
+    }
+
     /// Looks whether a rule knows a function.
     pub(super) fn know(&self, function: &str, file: Option<&str>) -> bool {
         self.rule(function, file, None).is_some()

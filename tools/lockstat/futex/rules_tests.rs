@@ -90,6 +90,23 @@ fn the_users_rules_come_first_and_fit_names_and_libraries() {
 }
 
 #[test]
+fn a_function_without_a_name_may_have_a_rule() {
+    let rules = Rules::ours();
+    assert_eq!(rules.callees(), ["thd_storage_lock_wait"]);
+    let server = Some("/usr/sbin/mariadbd");
+    let stack = [
+        ("pthread_cond_timedwait", Some("/lib/libc.so.6")),
+        ("[calls:thd_storage_lock_wait]", server),
+        ("mariadbd+0xd3c3a4", server),
+        ("handler::ha_index_read_map", server),
+    ];
+    let (at, found) = meaning(rules, &stack).unwrap();
+    assert_eq!((at, found.word, found.is_own), (1, "row-lock", true));
+    let users = Rules::parse("[calls:grant] - grant contention\n").unwrap();
+    assert_eq!(users.then(rules).callees()[0], "grant");
+}
+
+#[test]
 fn what_is_made_of_locks_is_further_up() {
     let rules = Rules::ours();
     let lwlock = [

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Read;
 
-use super::lock::{Holder, Identity, Wait, Waited};
+use super::lock::{Holder, Identity, Told, Wait, Waited};
 use super::thread::{Thread, Threads};
 use crate::lockstat::futex::Class;
 
@@ -78,6 +78,7 @@ impl FileLocks {
             holder: blocked.map_or(Holder::Unrecorded, |blocked| holder(threads, blocked.by)),
             timed: false,
             private: false,
+            told: Told::default(),
         })
     }
 

@@ -76,7 +76,11 @@ fn wait_json(snapshot: &Snapshot, wait: &Wait) -> Value {
         object.insert("address".into(), format!("{address:#x}").into());
     }
     object.insert("timed".into(), wait.timed.into());
+    object.insert("waited_ns".into(), wait.told.since_ns.into());
     object.insert("holder".into(), holder_json(snapshot, wait.holder));
+    let also = wait.told.also.iter();
+    let also = also.map(|thread| task_json(&snapshot.threads.all[*thread].task).into());
+    object.insert("also".into(), also.collect::<Vec<Value>>().into());
     if let Some(stack) = snapshot.stacks.get(&wait.waiter) {
         add_stack(&mut object, stack);
     }
@@ -88,6 +92,7 @@ fn holder_json(snapshot: &Snapshot, holder: Holder) -> Value {
     let kind = match holder {
         Holder::Thread(_) => "thread",
         Holder::Perhaps(_) => "perhaps",
+        Holder::Ahead(_) => "ahead",
         Holder::Gone(tid) => {
             object.insert("tid".into(), tid.into());
             "gone"
@@ -107,7 +112,8 @@ fn holder_json(snapshot: &Snapshot, holder: Holder) -> Value {
         let thread = &snapshot.threads.all[index];
         let stack = snapshot.stacks.get(&index);
         object = task_json(&thread.task);
-        object.insert("state".into(), activity(thread, stack).into());
+        let said = snapshot.said.get(&index).map(String::as_str);
+        object.insert("state".into(), activity(thread, stack, said).into());
         if let Some(stack) = stack {
             add_stack(&mut object, stack);
         }

@@ -4,12 +4,15 @@ use symbols::places::InFile;
 
 use super::thread::KernelKind;
 use crate::lockstat::futex::Class;
+use crate::lockstat::postgres;
 
 /// What kind of thing is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
     Program(Class),
     Kernel(KernelKind),
+    /// What a process of PostgreSQL's says that it waits for.
+    Server(postgres::Class),
 }
 
 impl Waited {
@@ -47,6 +50,9 @@ impl Waited {
             Self::Kernel(KernelKind::RwsemWrite) => "kernel rwsem (write)",
             Self::Kernel(KernelKind::Semaphore) => "kernel semaphore",
             Self::Kernel(KernelKind::RtMutex) => "kernel rt-mutex",
+            Self::Server(postgres::Class::Lwlock) => "PostgreSQL LWLock",
+            Self::Server(postgres::Class::BufferPin) => "PostgreSQL buffer pin",
+            Self::Server(_) => "PostgreSQL lock",
         }
     }
 
@@ -64,7 +70,7 @@ impl Waited {
     pub(crate) fn is_lock(self) -> bool {
         match self {
             Self::Program(class) => class.is_lock() && class != Class::RustOnce,
-            Self::Kernel(_) => true,
+            Self::Kernel(_) | Self::Server(_) => true,
         }
     }
 }
@@ -79,6 +85,8 @@ pub(crate) enum Identity {
     /// A lock of a file, of one sort, by the file's device and inode and the process that has it: ranges of a file are locks of
     /// their own.
     File(Class, String, Option<u32>),
+    /// A lock of a server's, by the server's process.
+    Server(u32, postgres::Tag),
     /// A lock of the kernel's.
     Kernel(u64),
     /// The end of a thread, by its ID.
@@ -94,6 +102,8 @@ pub(crate) enum Holder {
     Thread(usize),
     /// Probably this thread: who took a read lock last, or a semaphore.
     Perhaps(usize),
+    /// This thread waits for the lock, too, and is to have it before.
+    Ahead(usize),
     /// A thread, nobody knows which, of the process whose first thread this is.
     Process(usize),
     /// The lock names a thread that has exited, by this ID.
@@ -108,7 +118,7 @@ impl Holder {
     /// The thread that is named, however surely.
     pub(crate) fn thread(self) -> Option<usize> {
         match self {
-            Self::Thread(thread) | Self::Perhaps(thread) => Some(thread),
+            Self::Thread(thread) | Self::Perhaps(thread) | Self::Ahead(thread) => Some(thread),
             _ => None,
         }
     }
@@ -126,6 +136,7 @@ impl Holder {
         match self {
             Self::Thread(thread) => new(thread).map_or(Self::Unrecorded, Self::Thread),
             Self::Perhaps(thread) => new(thread).map_or(Self::Unrecorded, Self::Perhaps),
+            Self::Ahead(thread) => new(thread).map_or(Self::Unrecorded, Self::Ahead),
             Self::Process(thread) => new(thread).map_or(Self::Unrecorded, Self::Process),
             other => other,
         }
@@ -146,6 +157,16 @@ pub(crate) struct Wait {
     pub(crate) timed: bool,
     /// Only threads of the waiter's process can end it.
     pub(crate) private: bool,
+    /// More is known by the server whose process it is.
+    pub(crate) told: Told,
+}
+
+/// What a server says of a wait of its process's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) since_ns: Option<u64>,
+    /// Others in the way, beside the holder, by their numbers among the threads.
+    pub(crate) also: Vec<usize>,
 }
 
 impl Wait {

@@ -8,9 +8,11 @@ mod lock;
 mod names;
 mod next;
 mod report;
+mod servers;
 mod shared;
 mod snapshot;
 mod thread;
+mod told;
 mod verdict;
 mod waits;
 mod words;
@@ -31,6 +33,7 @@ use session::requirements;
 use symbols::Symbolizer;
 
 use crate::lockstat::args::Args;
+use crate::lockstat::futex::Rules;
 use crate::lockstat::table::SHOWN;
 use verdict::Verdict;
 
@@ -51,10 +54,11 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     if !args.common.quiet {
         privileges::say_unseen(Args::NAME);
     }
-    let symbolizer = Symbolizer::new(symbols::Options {
+    let mut symbolizer = Symbolizer::new(symbols::Options {
         inline: !args.no_inline,
         ..symbols::Options::default()
     })?;
+    symbolizer.name_callers_of(Rules::ours().callees());
     let meter = Meter::start();
     let skel = snapshot::load(&targets)?;
     privileges::keep_for_tracing(Args::NAME, Capabilities::empty());

@@ -7,17 +7,16 @@ use host::waits::flags;
 use profile::escape::terminal;
 use profile::model::StackEnd;
 use profile::style::Style;
-use profile::text::{WIDTH, comm, cut, fit, sentence};
+use profile::text::{WIDTH, cut, fit, sentence};
 use profile::units;
 
 use super::lock::{Holder, Identity, Wait, Waited};
 use super::snapshot::Snapshot;
 use super::thread::Stack;
 use super::thread::{Phase, Thread};
+use super::told::{NAMED, also, label, question, so_far};
 use super::verdict::{Deadlock, Kind, Root, Tree, Verdict};
 
-/// Threads named in one line at most.
-const NAMED: usize = 8;
 /// Waits for waiters for waiters, down to here; a chain in a tree has an end, but it may be long.
 const DEEPEST: usize = 32;
 /// Columns of a lock's name, and of the deepest indentation.
@@ -68,22 +67,16 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// `worker (PID 12, TID 13)`
-pub(crate) fn label(thread: &Thread) -> String {
-    let (comm, tgid, tid) = (comm(&thread.task.comm), thread.task.tgid, thread.task.tid);
-    if tgid == tid {
-        format!("{comm} (PID {tgid})")
-    } else {
-        format!("{comm} (PID {tgid}, TID {tid})")
-    }
-}
-
 /// What a thread is doing, if it does not wait for a lock.
-pub(crate) fn activity(thread: &Thread, stack: Option<&Stack>) -> String {
+pub(crate) fn activity(thread: &Thread, stack: Option<&Stack>, said: Option<&str>) -> String {
     match thread.phase {
         Phase::Running => "on a CPU".into(),
         Phase::Runnable => "waiting for a CPU".into(),
         Phase::Asleep if thread.wait.flags & flags::STOPPED != 0 => "stopped".into(),
+        Phase::Asleep if said.is_some() => {
+            let said = said.unwrap_or_default();
+            format!("asleep ({})", cut(&terminal(said), NAME))
+        }
         Phase::Asleep => {
             let place = stack
                 .and_then(|stack| stack.kernel.last())
@@ -129,6 +122,14 @@ impl<W: Write> Writer<'_, W> {
         label(self.thread(index))
     }
 
+    /// The same of one that waits, with the time that it has waited if somebody says that.
+    fn waiter(&self, index: usize) -> String {
+        let wait = self.verdict.by_waiter.get(&index);
+        let so_far = wait.and_then(|wait| so_far(&self.snapshot.waits[*wait]));
+        let so_far = so_far.map(|so_far| format!(" for {so_far}"));
+        self.label(index) + &so_far.unwrap_or_default()
+    }
+
     fn wait_of(&self, thread: usize) -> &Wait {
         &self.snapshot.waits[self.verdict.by_waiter[&thread]]
     }
@@ -157,9 +158,9 @@ impl<W: Write> Writer<'_, W> {
             let what = "for an event (a condition, a semaphore, work); a lock may be made of these";
             self.say(0, "", &format!("{who} {what}"))?;
         }
-        let is_server = |thread: &&Thread| thread.wanted && &*thread.task.comm == "postgres";
-        if all.iter().any(|thread| is_server(&thread)) {
-            let what = "PostgreSQL's own locks are not looked at: lockstat --comm postgres 10";
+        if self.snapshot.is_silent {
+            let what = "PostgreSQL's own locks are not looked at: before 14 the server does not \
+                        say what its processes wait for";
             self.say(0, "", what)?;
         }
         if self.snapshot.passing > 0 {
@@ -211,17 +212,20 @@ impl<W: Write> Writer<'_, W> {
     /// `a (…) waits for mutex app+0x4060, held by b (…)`
     fn wait_line(&self, waiter: usize) -> String {
         let wait = self.wait_of(waiter);
-        let timed = if wait.timed {
-            " for a limited time"
-        } else {
-            ""
+        // A server ends deadlocks, and no other wait.
+        let timed = match wait.kind {
+            Waited::Server(_) => "",
+            _ if wait.timed => " for a limited time",
+            _ => "",
         };
+        let so_far = so_far(wait).map(|so_far| format!(", for {so_far} so far"));
         let held = match wait.holder {
             _ if wait.kind.is_event() => String::new(),
             Holder::Thread(end) if wait.kind.is_join() => format!(" of {}", self.label(end)),
             Holder::Thread(holder) if holder == waiter => ", which it holds itself".into(),
             Holder::Thread(holder) => format!(", held by {}", self.label(holder)),
             Holder::Perhaps(holder) => format!(", last taken by {}", self.label(holder)),
+            Holder::Ahead(other) => format!(", behind {} in line for it", self.label(other)),
             Holder::Process(leader) => format!(", held by a thread of {}", self.label(leader)),
             Holder::Gone(tid) => format!(", held by thread {tid}, which has exited"),
             Holder::Readers(1) => ", held by a reader that is not recorded".into(),
@@ -229,9 +233,12 @@ impl<W: Write> Writer<'_, W> {
             Holder::Unrecorded => ", whose holder is not recorded".into(),
         };
         format!(
-            "{} waits{timed} for {}{held}",
+            "{} waits{timed} for {}{held}{}{}{}",
             self.label(waiter),
-            lock(wait)
+            lock(wait),
+            also(self.snapshot, wait, &[]),
+            so_far.unwrap_or_default(),
+            question(self.snapshot, wait),
         )
     }
 
@@ -239,7 +246,7 @@ impl<W: Write> Writer<'_, W> {
         let mut names: Vec<String> = threads
             .iter()
             .take(NAMED)
-            .map(|thread| self.label(*thread))
+            .map(|thread| self.waiter(*thread))
             .collect();
         let rest = threads.len().saturating_sub(NAMED);
         if rest > 0 {
@@ -252,7 +259,9 @@ impl<W: Write> Writer<'_, W> {
         let behind = units::counted(tree.behind.len() as u64, "threads");
         let root = match tree.root {
             Root::Thread(thread) => {
-                let doing = activity(self.thread(thread), self.snapshot.stacks.get(&thread));
+                let said = self.snapshot.said.get(&thread).map(String::as_str);
+                let stack = self.snapshot.stacks.get(&thread);
+                let doing = activity(self.thread(thread), stack, said);
                 format!("{}, {doing}", self.label(thread))
             }
             Root::Lock(wait) => {
@@ -270,7 +279,8 @@ impl<W: Write> Writer<'_, W> {
                     }
                     _ => "whose holder is not recorded".into(),
                 };
-                format!("{}{which}, {holder}", lock(wait))
+                let asked = question(self.snapshot, wait);
+                format!("{}{which}, {holder}{asked}", lock(wait))
             }
         };
         writeln!(self.out)?;
@@ -289,15 +299,19 @@ impl<W: Write> Writer<'_, W> {
 
     /// Waits for the same lock in one line each, with what stands behind their waiters below.
     fn level(&mut self, waits: &[usize], depth: usize) -> io::Result<()> {
+        let all = &self.snapshot.waits;
+        let queue: Vec<usize> = waits.iter().map(|wait| all[*wait].waiter).collect();
         let mut locks: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for &index in waits {
             let wait = &self.snapshot.waits[index];
             let last = match wait.holder {
                 Holder::Perhaps(_) => ", last taken there",
+                Holder::Ahead(_) => ", in line behind it",
                 _ => "",
             };
+            let others = also(self.snapshot, wait, &queue);
             locks
-                .entry(format!("{}{last}", lock(wait)))
+                .entry(format!("{}{last}{others}", lock(wait)))
                 .or_default()
                 .push(wait.waiter);
         }

@@ -7,8 +7,10 @@ use profile::frame::{Frame, FrameKind};
 use profile::losses::Losses;
 
 use super::*;
-use crate::lockstat::futex::Class;
+use crate::lockstat::futex::Class as FutexClass;
+use crate::lockstat::now::lock::Told;
 use crate::lockstat::now::thread::{Stack, Threads};
+use crate::lockstat::postgres::Class;
 use crate::narrow::{COMMS, MANY, PATHS, assert_narrow};
 
 /// Threads of which each waits for the next one, and the last for nothing, or for the first.
@@ -17,7 +19,7 @@ fn chain(comm: &str, path: &str, length: usize, is_circle: bool) -> Snapshot {
     threads.all = (0..length).map(|_| Thread::made_up(comm)).collect();
     let waits = (0..length - usize::from(!is_circle)).map(|waiter| Wait {
         waiter,
-        kind: Waited::Program(Class::RwlockWrite),
+        kind: Waited::Program(FutexClass::RwlockWrite),
         lock: Identity::Private {
             space: 1,
             address: waiter as u64,
@@ -26,6 +28,7 @@ fn chain(comm: &str, path: &str, length: usize, is_circle: bool) -> Snapshot {
         holder: Holder::Thread((waiter + 1) % length),
         timed: true,
         private: true,
+        told: Told::default(),
     });
     let frame = |kind| Frame {
         name: path.repeat(2).into(),
@@ -50,6 +53,8 @@ fn chain(comm: &str, path: &str, length: usize, is_circle: bool) -> Snapshot {
         apart: Duration::from_secs(1),
         losses: Losses::default(),
         unnamed: String::new(),
+        said: HashMap::new(),
+        is_silent: false,
     }
 }
 
@@ -80,7 +85,7 @@ fn waiters_for_locks_that_nobody_tells_apart_are_together() {
     let mut snapshot = chain("a", "", 9, false);
     snapshot.threads.all[0].space = 2;
     for wait in &mut snapshot.waits {
-        wait.kind = Waited::Program(Class::ParkingLot);
+        wait.kind = Waited::Program(FutexClass::ParkingLot);
         wait.holder = Holder::Unrecorded;
         wait.lock = Identity::Hidden {
             waiter: wait.waiter,
@@ -95,6 +100,31 @@ fn waiters_for_locks_that_nobody_tells_apart_are_together() {
     let together = behind("7 threads").expect(&found);
     assert!(together.starts_with(" (one or several), whose"), "{found}");
     assert!(behind("1 thread").is_some_and(|rest| rest.starts_with(", whose")));
+}
+
+#[test]
+fn a_servers_waits_say_since_when_and_behind_whom() {
+    let mut snapshot = chain("postgres", "transactionid 7", 3, false);
+    for wait in &mut snapshot.waits {
+        wait.kind = Waited::Server(Class::Lock);
+        wait.told.since_ns = Some(2_000_000_000);
+    }
+    snapshot.waits[0].told.also = vec![2];
+    snapshot.threads.all[2].phase = Phase::Asleep;
+    snapshot.said.insert(2, "client ClientRead\u{1b}".into());
+    let found = text(&snapshot);
+    let has = |part: &str| assert!(found.contains(part), "{found}");
+    has("behind postgres (PID 4194304, TID 4194303), asleep (client\n  ClientRead\\x1b)");
+    has("PostgreSQL lock transactionid 7, and behind postgres (PID 4194304, TID");
+    has("4194303): postgres (PID 4194304, TID 4194303) for 2.00 s");
+    // Nobody else knows what the server's memory does not say.
+    snapshot.waits[1].holder = Holder::Unrecorded;
+    snapshot.waits[1].kind = Waited::Server(Class::Lwlock);
+    assert!(!text(&snapshot).contains("pg_blocking_pids"));
+    snapshot.waits[1].kind = Waited::Server(Class::Lock);
+    assert!(text(&snapshot).contains("SELECT pg_blocking_pids(0)"));
+    snapshot.is_silent = true;
+    assert!(text(&snapshot).contains("before 14 the server does not"));
 }
 
 #[test]

@@ -22,6 +22,7 @@ use stacks::unwind::{Method, Unwinder, Wanted};
 use symbols::{Origin, Symbolizer};
 
 use super::lock::{Holder, Wait};
+use super::servers::Backends;
 use super::thread::{Stack, Thread, Threads};
 use super::waits::{self, Found};
 use super::{PROGRAMS, names};
@@ -40,6 +41,10 @@ pub(crate) struct Snapshot {
     pub(crate) passing: u64,
     /// Of waiters for locks and of those who have the locks, if they sleep.
     pub(crate) stacks: HashMap<usize, Stack>,
+    /// What processes of servers say of themselves that others wait for: `client ClientRead`.
+    pub(crate) said: HashMap<usize, String>,
+    /// A server's processes do not say what they wait for.
+    pub(crate) is_silent: bool,
     /// Between the first look and the last.
     pub(crate) apart: Duration,
     pub(crate) losses: Losses,
@@ -70,10 +75,11 @@ pub(crate) fn take(
     symbolizer: Symbolizer,
     method: Method,
 ) -> Result<Snapshot> {
+    let servers = Backends::find();
     let look = || Threads::decode(&iterate::run(skel.links.look.as_ref())?);
     let (first, locked) = first_look(look)?;
     let started = Instant::now();
-    let mut found = waits::find(&first, &locked);
+    let mut found = waits::find(&first, &locked, &servers);
     let middle = look()?;
     reread_kernel_owners(&first, &middle, &mut found);
     let lost = ask_for_stacks(skel, &first, &found);
@@ -87,6 +93,8 @@ pub(crate) fn take(
         waits: Vec::new(),
         passing,
         stacks: HashMap::new(),
+        said: HashMap::new(),
+        is_silent: servers.are_silent(&first),
         apart,
         losses: Losses::default(),
         unnamed: String::new(),
@@ -99,6 +107,15 @@ pub(crate) fn take(
         stuck.len() as u64,
     );
     name(&mut snapshot, skel, symbolizer, method, (found, &locked))?;
+    let holders = snapshot
+        .waits
+        .iter()
+        .filter_map(|wait| wait.holder.thread());
+    let said = holders.filter_map(|holder| {
+        let thread = &snapshot.threads.all[holder];
+        Some((holder, servers.says(thread, &locked)?))
+    });
+    snapshot.said = said.collect();
     Ok(snapshot)
 }
 
@@ -184,6 +201,8 @@ fn standing(first: &Threads, last: &Threads, found: Vec<Found>) -> (Vec<Found>, 
                     Holder::Gone(tid) => begun_since(last, now, tid),
                     holder => holder,
                 };
+                let also = std::mem::take(&mut found.wait.told.also).into_iter();
+                found.wait.told.also = also.filter_map(same).collect();
                 standing.push(found);
             }
             None => ended += u64::from(waiter.wanted && found.wait.kind.is_lock()),
@@ -271,7 +290,7 @@ fn walk(threads: &Threads, index: usize, is_locked: bool, table: &mut StackTable
 mod tests {
     use bpf::lockstat_now::types::now_thread;
 
-    use super::super::lock::{Identity, Waited};
+    use super::super::lock::{Identity, Told, Waited};
     use super::super::thread::KernelKind;
     use super::*;
     use crate::lockstat::futex::Class;
@@ -305,6 +324,7 @@ mod tests {
                 holder,
                 timed: false,
                 private: true,
+                told: Told::default(),
             },
             unsure: None,
         }

@@ -168,9 +168,10 @@ impl Verdict {
         found.sort();
         for mut members in found {
             members.sort_unstable();
-            let kind = |t: &usize| waits[self.by_waiter[t]].kind;
-            if members.iter().any(|thread| kind(thread).is_lock()) {
-                self.add(Kind::Process, members, false, true);
+            let of = |thread: &usize| &waits[self.by_waiter[thread]];
+            if members.iter().any(|thread| of(thread).kind.is_lock()) {
+                let certain = members.iter().all(|thread| of(thread).is_of_one_process());
+                self.add(Kind::Process, members, false, certain);
             }
         }
     }

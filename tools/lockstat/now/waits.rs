@@ -7,7 +7,8 @@ use symbols::memory;
 use super::files::FileLocks;
 use super::futex::Futex;
 use super::graph::{Edge, Releaser};
-use super::lock::{Holder, Identity, Wait, Waited};
+use super::lock::{Holder, Identity, Told, Wait, Waited};
+use super::servers::Backends;
 use super::shared::SharedMemory;
 use super::thread::{KernelKind, KernelLock, Thread, Threads};
 use super::words::{self, Known, Layout, Named};
@@ -29,7 +30,7 @@ pub(crate) struct Found {
 /// The waits of all threads of the processes asked for, and of those that these wait for.
 ///
 /// The memory of address spaces in `locked` is not read.
-pub(crate) fn find(threads: &Threads, locked: &HashSet<u64>) -> Vec<Found> {
+pub(crate) fn find(threads: &Threads, locked: &HashSet<u64>, servers: &Backends) -> Vec<Found> {
     let shared = SharedMemory::new(threads, locked);
     let files = FileLocks::read(threads);
     let wanted = threads.all.iter().filter(|thread| thread.wanted);
@@ -43,7 +44,7 @@ pub(crate) fn find(threads: &Threads, locked: &HashSet<u64>) -> Vec<Found> {
             if !members.contains(&thread.task.tgid) {
                 continue;
             }
-            let sources = (locked, &shared, &files);
+            let sources = (locked, &shared, &files, servers);
             let Some(wait) = wait_of(threads, index, sources) else {
                 continue;
             };
@@ -59,14 +60,26 @@ pub(crate) fn find(threads: &Threads, locked: &HashSet<u64>) -> Vec<Found> {
     found
 }
 
+/// What waits are known by, beside the threads.
+type Sources<'a> = (
+    &'a HashSet<u64>,
+    &'a SharedMemory<'a>,
+    &'a FileLocks,
+    &'a Backends,
+);
+
 fn wait_of(
     threads: &Threads,
     index: usize,
-    (locked, shared, files): (&HashSet<u64>, &SharedMemory<'_>, &FileLocks),
+    (locked, shared, files, servers): Sources<'_>,
 ) -> Option<Found> {
     let thread = &threads.all[index];
     if !thread.is_asleep() || thread.is_dead() {
         return None;
+    }
+    // Whatever call it sleeps in: it waits for its own.
+    if let Some(wait) = servers.wait(threads, index, locked) {
+        return Some(Found { wait, unsure: None });
     }
     match (Futex::of(thread), thread.kernel_lock) {
         (Some(futex), _) => Some(user_wait(threads, index, &futex, locked, shared)),
@@ -133,6 +146,7 @@ fn user_wait(
         holder,
         timed: futex.timed,
         private: futex.private,
+        told: Told::default(),
     };
     Found { wait, unsure }
 }
@@ -178,6 +192,7 @@ fn kernel_wait(threads: &Threads, index: usize, lock: &KernelLock) -> Wait {
         holder: kernel_holder(threads, lock),
         timed: false,
         private: false,
+        told: Told::default(),
     }
 }
 
@@ -209,9 +224,11 @@ impl Wait {
             waiter: self.waiter,
             releaser: match self.holder {
                 Holder::Thread(thread) => Releaser::Thread(thread),
-                Holder::Perhaps(thread) => Releaser::Perhaps(thread),
-                // Others may have a file locked as a whole with it.
-                Holder::Process(_) if self.kind != Waited::Program(Class::Posix) => {
+                Holder::Perhaps(thread) | Holder::Ahead(thread) => Releaser::Perhaps(thread),
+                // Others may have a file locked as a whole with it; that of the waiter's own process is in its own way, most likely.
+                Holder::Process(leader)
+                    if !self.is_of_one_process() && threads.all[leader].task.tgid != process =>
+                {
                     Releaser::Unknown
                 }
                 Holder::Process(leader) => Releaser::AnyOf(threads.all[leader].task.tgid),
@@ -221,6 +238,12 @@ impl Wait {
             },
             timed: self.timed,
         }
+    }
+
+    /// Whether nobody but threads of one process can have what is waited for, where a process is known to.
+    pub(crate) fn is_of_one_process(&self) -> bool {
+        let is_process = matches!(self.holder, Holder::Process(_));
+        !is_process || self.kind == Waited::Program(Class::Posix)
     }
 
     /// After the waiter's stack was asked, functions leaf first. Where there are none, as in 32-bit programs, nothing is known better

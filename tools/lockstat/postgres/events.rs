@@ -129,7 +129,7 @@ fn parse(text: &'static str) -> Option<Lists> {
 }
 
 /// Name of an event in a major release, as pg_stat_activity has it; its number, where nobody knows.
-pub(super) fn name(release: Option<u32>, event: u32) -> String {
+pub(crate) fn name(release: Option<u32>, event: u32) -> String {
     let class = Class::of(event);
     if class == Class::Unknown {
         return format!("{event:#010x}");

@@ -1,9 +1,11 @@
 //! Waits of PostgreSQL's processes, by the wait events that these announce: row locks, LWLocks, buffers, I/O.
 
 mod events;
+mod lock_table;
 mod rows;
 mod servers;
 
-pub(crate) use events::Class;
+pub(crate) use events::{Class, name as event_name};
+pub(crate) use lock_table::{Blocked, Tag, blocked};
 pub(crate) use rows::{name, take};
-pub(crate) use servers::Servers;
+pub(crate) use servers::{Backend, Servers, backends, event};

@@ -32,6 +32,31 @@ struct Process {
     program: Vec<u8>,
 }
 
+/// A process of a server's, and where it has its wait event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backend {
+    pub(crate) tgid: u32,
+    pub(crate) server: u32,
+    /// Address of the variable that has the event's address; `None`: the program has none.
+    pub(crate) pointer_at: Option<u64>,
+}
+
+/// Those of all servers on this machine.
+pub(crate) fn backends(places: &mut Places) -> Vec<Backend> {
+    let mut variables: HashMap<u32, Option<u64>> = HashMap::new();
+    let processes = processes();
+    let backend = |process: &Process| {
+        let server = server_of(process, &processes);
+        let variable = || places.variable_of_program(server, VARIABLE);
+        Backend {
+            tgid: process.tgid,
+            server,
+            pointer_at: *variables.entry(server).or_insert_with(variable),
+        }
+    };
+    processes.iter().take(MOST).map(backend).collect()
+}
+
 impl Servers {
     /// Finds them, and tells the BPF side.
     ///
@@ -39,21 +64,16 @@ impl Servers {
     ///
     /// Those of writing into a BPF map.
     pub(crate) fn find(skel: &LockstatSkel<'_>, places: &mut Places) -> Result<Self> {
-        let mut servers: HashMap<u32, Option<u64>> = HashMap::new();
-        let mut releases = HashMap::new();
-        let processes = processes();
-        for process in processes.iter().take(MOST) {
-            let server = server_of(process, &processes);
-            let at = *servers
-                .entry(server)
-                .or_insert_with(|| places.variable_of_program(server, VARIABLE));
-            let Some(pointer_at) = at else {
+        let mut servers = Self::default();
+        for backend in backends(places) {
+            let Some(pointer_at) = backend.pointer_at else {
                 continue;
             };
-            releases.entry(server).or_insert_with(|| release(server));
-            let before = switches(process.tgid);
-            let event = event(process.tgid, pointer_at).unwrap_or(0);
-            let slept = before.filter(|before| switches(process.tgid) == Some(*before));
+            let (tgid, server) = (backend.tgid, backend.server);
+            servers.learn(server);
+            let before = switches(tgid);
+            let event = event(tgid, pointer_at).map_or(0, |(_, event)| event);
+            let slept = before.filter(|before| switches(tgid) == Some(*before));
             let value = server_process {
                 pointer_at,
                 switches: slept.unwrap_or(0),
@@ -64,10 +84,15 @@ impl Servers {
             let bytes = unsafe { plain::as_bytes(&value) };
             skel.maps
                 .server_processes
-                .update(&process.tgid.to_ne_bytes(), bytes, MapFlags::ANY)
+                .update(&tgid.to_ne_bytes(), bytes, MapFlags::ANY)
                 .context("tell BPF programs of a server")?;
         }
-        Ok(Self(releases))
+        Ok(servers)
+    }
+
+    /// Finds out a server's release, once.
+    pub(crate) fn learn(&mut self, server: u32) {
+        self.0.entry(server).or_insert_with(|| release(server));
     }
 
     /// Looks whether one has to say which server is meant.
@@ -76,7 +101,7 @@ impl Servers {
     }
 
     /// Major release of a server.
-    pub(super) fn release(&self, server: u32) -> Option<u32> {
+    pub(crate) fn release(&self, server: u32) -> Option<u32> {
         self.0.get(&server).copied().flatten()
     }
 }
@@ -115,13 +140,14 @@ fn switches(tgid: u32) -> Option<u64> {
     Some(number("voluntary_ctxt_switches:")? + number("nonvoluntary_ctxt_switches:")?)
 }
 
-/// The event that a process waits for; `None`: its memory did not say.
-fn event(tgid: u32, pointer_at: u64) -> Option<u32> {
+/// Address of the event that a process waits for, and the event; `None`: its memory did not say.
+pub(crate) fn event(tgid: u32, pointer_at: u64) -> Option<(u64, u32)> {
     let (mut pointer, mut event) = ([0; 8], [0; 4]);
     let read = memory::read(tgid, pointer_at, &mut pointer).ok()?;
     (read == pointer.len()).then_some(())?;
-    let read = memory::read(tgid, u64::from_ne_bytes(pointer), &mut event).ok()?;
-    (read == event.len()).then(|| u32::from_ne_bytes(event))
+    let at = u64::from_ne_bytes(pointer);
+    let read = memory::read(tgid, at, &mut event).ok()?;
+    (read == event.len()).then(|| (at, u32::from_ne_bytes(event)))
 }
 
 /// The release that a server's data are of, which it has for its directory.
