@@ -36,6 +36,9 @@ pub(super) const KERNEL_WORK: &[c_long] = &[
     libc::SYS_unshare,
     libc::SYS_sched_setaffinity,
     libc::SYS_io_destroy,
+    // Who leaves a namespace as its last, or ends with a ring of io_uring.
+    libc::SYS_exit,
+    libc::SYS_exit_group,
 ];
 pub(super) const ADDRESS_SPACE: &[c_long] = &[
     libc::SYS_mmap,
