@@ -89,7 +89,9 @@ pub(crate) fn next(args: &Args, interval: &Interval) -> String {
     }
     // A hundredth of the time is worth a look.
     let least_ns = length_ns(interval) / 100;
-    let is_one = |culprit: &&Culprit| culprit.tid != 0 && next::is_there(culprit.tgid);
+    // This program itself is gone when the line is read.
+    let is_other = |tgid| tgid != std::process::id() && next::is_there(tgid);
+    let is_one = |culprit: &&Culprit| culprit.tid != 0 && is_other(culprit.tgid);
     let culprit = interval.culprits.iter().find(is_one);
     if let Some(culprit) = culprit.filter(|culprit| culprit.caused_ns > least_ns) {
         let target = format!("-p {}", culprit.tgid);
