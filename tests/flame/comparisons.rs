@@ -70,6 +70,11 @@ fn twice_as_long_is_no_growth_and_twice_as_much_is_one() {
     let exceeded = flame(format!("gate {base} {doubled} --max-total 10%"), "").stdout;
     let said = "flame gate: failed: all grew by 100.0 %, 50.0 -> 100 a second (limit 10 %)\n";
     assert!(exceeded.starts_with(said), "{exceeded}");
+    // By shares nothing has changed.
+    assert!(
+        exceeded.contains(" --absolute   # all that changed"),
+        "{exceeded}"
+    );
 }
 
 /// The other function's growth is not its loss.

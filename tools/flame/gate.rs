@@ -175,10 +175,13 @@ fn table(exceeded: &Exceeded) -> Option<Table<'_>> {
     (!exceeded.guilty.is_empty()).then_some(table)
 }
 
-/// The command that shows more: of a function that failed its callers, else the whole change.
-fn next(args: &Args, exceeded: &Exceeded) -> Option<String> {
+/// The command that shows more: of a function that failed its callers, else the whole change; of a total that failed by the option
+/// `absolute`, for shares may be as they were.
+fn next(args: &Args, exceeded: &Exceeded, absolute: &str) -> Option<String> {
     let files = [args.base.as_path(), args.new.as_path()];
-    let all = || next::line("diff", &files, &args.input, &[], "all that changed");
+    let is_total = exceeded.is_any() && exceeded.guilty.is_empty();
+    let words = if is_total { &[absolute][..] } else { &[] };
+    let all = || next::line("diff", &files, &args.input, words, "all that changed");
     match exceeded.guilty.first() {
         Some(most) => next::peek(&args.new, &args.input, &most.name).or_else(all),
         None => all(),
@@ -189,11 +192,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let both = read_both(&args.input, &args.base, &args.new)?;
     let files = [args.base.as_path(), args.new.as_path()];
     ensure_whole(files, &both)?;
+    let raw = args.raw || args.max_total.is_some() && has_no_length(files, &both);
     let total = match args.max_total {
-        Some(limit) => {
-            let raw = args.raw || has_no_length(files, &both);
-            Some((limit, values(files, &both, raw)?))
-        }
+        Some(limit) => Some((limit, values(files, &both, raw)?)),
         None => None,
     };
     let [base, new] = both;
@@ -214,12 +215,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let exceeded = gate(&tree, &diff, &limits);
     let values = limits.total.as_ref().map(|(_, values)| values);
     let verdict = verdict(args, &exceeded, values, &diff.whole);
+    let absolute = if raw { "--raw" } else { "--absolute" };
     output::write(None, |mut out| {
         writeln!(out, "{verdict}")?;
         if let Some(table) = table(&exceeded) {
             table.write(screen::width(), screen::style(), &mut out)?;
         }
-        let next = next(args, &exceeded);
+        let next = next(args, &exceeded, absolute);
         next.iter().try_for_each(|line| writeln!(out, "{line}"))
     })?;
     Ok(if exceeded.is_any() {

@@ -60,6 +60,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(_) => svg(&heat, &args.title, &mut out),
         None => text(&heat, &args.title, terminal::width(), &mut out),
     })?;
-    args.output.iter().for_each(output::say);
+    let hint = "open it in a browser; left to right is time";
+    if let Some(target) = &args.output {
+        output::say_hint(target, hint);
+    }
     Ok(())
 }

@@ -106,7 +106,12 @@ pub(crate) fn refuse_terminal(path: Option<&Path>, what: &str) -> Result<()> {
 
 /// Says where a picture is and how to read it.
 pub(crate) fn say(target: &Target) {
+    say_hint(target, target.format.hint());
+}
+
+/// The same of a picture that is read in its own way.
+pub(crate) fn say_hint(target: &Target, hint: &str) {
     if io::stderr().is_terminal() {
-        profile::say!("{}: {}", target.path.display(), target.format.hint());
+        profile::say!("{}: {hint}", target.path.display());
     }
 }

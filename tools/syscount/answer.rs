@@ -130,7 +130,9 @@ pub(crate) fn next(
         Some(row) if args.by_thread => (row, format!("-t {}", row.id)),
         Some(row) => (row, format!("-p {}", row.id)),
         // A command is started anew.
-        None if args.targets.command.is_empty() && next::is_plain(&worst.comm) => (worst, format!("--comm {}", worst.comm)),
+        None if args.targets.command.is_empty() && next::is_plain(&worst.comm) => {
+            (worst, format!("--comm {}", worst.comm))
+        }
         None => match chosen {
             None => return nothing_left(),
             Some(chosen) if worst.id == 0 => return Step::Calls.line(&chosen),
