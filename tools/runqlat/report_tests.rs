@@ -1,5 +1,7 @@
 //! Reports, word for word.
 
+use std::os::unix::process::parent_id;
+
 use budget::{Estimate, Estimates};
 use clap::Parser;
 use hist::Histogram;
@@ -28,7 +30,7 @@ fn interval(without_ns: u64) -> Interval {
         ..UsedUp::default()
     };
     let culprit = Culprit {
-        tgid: std::process::id(),
+        tgid: parent_id(),
         tid: 1,
         comm: "neighbour".into(),
         caused_ns: 700 * MS,
@@ -107,12 +109,19 @@ fn a_quota_whose_group_cannot_be_seen_is_said_to_be_one() {
 fn the_first_line_says_how_long_they_waited_and_behind_whom() {
     let mut interval = interval(0);
     interval.quotas.clear();
-    let own = std::process::id();
-    let answer = format!(
-        "10 waits for a CPU in 1.00 s, 800 ms of thread time; p50 80.0 ms p99 80.0 ms;\n  88% behind neighbour {own}\n     usecs "
-    );
+    let answer = |tgid| {
+        format!(
+            "10 waits for a CPU in 1.00 s, 800 ms of thread time; p50 80.0 ms p99 80.0 ms;\n  88% behind neighbour {tgid}\n     usecs "
+        )
+    };
     let found = text("", &interval);
-    assert!(found.starts_with(&answer), "{found}");
+    assert!(found.starts_with(&answer(parent_id())), "{found}");
+    assert!(found.contains("# what neighbour runs\n"), "{found}");
+    // Nobody can look at this program when it has ended.
+    interval.culprits[0].tgid = std::process::id();
+    let found = text("", &interval);
+    assert!(found.starts_with(&answer(std::process::id())), "{found}");
+    assert!(!found.contains("# what neighbour runs\n"), "{found}");
     interval.culprits[0].caused_ns = 40 * MS;
     let found = text("", &interval);
     assert!(!found.contains("% behind"), "{found}");
