@@ -151,7 +151,7 @@ static __always_inline struct unwind_rule rule_by_code(const struct unwind *at, 
 	rule.cfa = CFA_SP;
 	if (exit & CODE_HAS_RECORD) {
 		rule.cfa_offset = exit & ~7U;
-		rule.fp_offset = -(rule.cfa_offset / 8);
+		rule.fp_offset = -(__s16)(exit >> 3);
 		rule.fp = FP_AT_CFA | RA_BESIDE_FP << 2;
 	}
 	return rule;
