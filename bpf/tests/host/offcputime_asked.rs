@@ -179,6 +179,7 @@ pub(crate) struct Open {
     ip: u64,
     sp: u64,
     bp: u64,
+    lr: u64,
     tgid: u32,
     pub(crate) tid: u32,
     comm: [u8; 16],
@@ -209,6 +210,7 @@ impl Open {
             ip: told.ip,
             sp: told.sp,
             bp: told.bp,
+            lr: told.lr,
             exact: told.exact,
             ..self
         }
