@@ -76,7 +76,7 @@ fn files_stay_small() {
     }
 }
 
-/// Where code may differ between architectures: one file in user space, three in the kernel's, which choose from a folder; and what compiles those for tests.
+/// Places where code may differ between architectures: one file in user space, three in the kernel's, which choose from a folder; and what compiles those for tests.
 /// Workloads are tests' own.
 #[test]
 fn architectures_differ_in_one_place() {

@@ -1,4 +1,4 @@
-//! What `make cross` packed for arm64: the same as for this machine, but for the program.
+//! Packages of `make cross` for arm64: the same as for this machine, but for the program.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use crate::userland::{deb, rpm, run, staged, staged_for, unpack};
 use crate::{MOST_BYTES, tools};
 
 const OTHER: &str = "aarch64";
-/// What differs: the program, and the versions of what is linked into it.
+/// The differences: the program, and the versions of what is linked into it.
 const DIFFERING: [&str; 2] = ["bin/usekit", "share/doc/usekit/LINKED"];
 
 fn readelf(option: &str, program: &Path) -> String {

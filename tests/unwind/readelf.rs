@@ -42,7 +42,7 @@ fn rows(text: &str) -> Vec<Row<'_>> {
     rows
 }
 
-/// What readelf calls a register of x86-64.
+/// Names that readelf has for registers of x86-64.
 const NAMES: [&str; 16] = [
     "rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13",
     "r14", "r15",

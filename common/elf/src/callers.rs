@@ -93,7 +93,7 @@ fn function_at(starts: &[u64], address: u64) -> Option<Range<u64>> {
     Some(start..*starts.get(next)?)
 }
 
-/// Where functions begin, ascending: the index of the call frame information has one entry for each, or for each of its parts.
+/// Begins of functions, ascending: the index of the call frame information has one entry for each, or for each of its parts.
 fn function_starts(file: &File) -> Option<Vec<u64>> {
     let pieces = Pieces::new(file, LIMITS);
     let elf = object::File::parse(&pieces).ok()?;

@@ -35,7 +35,7 @@ mod x86_64 {
         u64::MAX
     }
 
-    /// Where kernel and modules begin, if nothing else lies behind it: they have the address space's last 2 GiB.
+    /// The address at which kernel and modules begin, if nothing else lies behind it: they have the address space's last 2 GiB.
     pub const KERNEL_IMAGE: Option<u64> = Some(0xffff_ffff_8000_0000);
 
     pub(crate) const EPOLL: &[c_long] = &[
@@ -99,7 +99,7 @@ mod aarch64 {
         address
     }
 
-    /// Where kernel and modules begin, if nothing else lies behind it: they lie anywhere among what is allocated in pages.
+    /// The address at which kernel and modules begin, if nothing else lies behind it: they lie anywhere among what is allocated in pages.
     pub const KERNEL_IMAGE: Option<u64> = None;
 
     /// The processor is younger than the calls without a `p`, which it never had.

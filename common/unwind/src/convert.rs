@@ -38,7 +38,7 @@ impl Numbers {
     }
 }
 
-/// How the CFA is found, and by what number.
+/// The kind of a CFA, and its number.
 pub(crate) fn cfa<'a, S: UnwindSection<Reader<'a>>>(
     numbers: &Numbers,
     rule: &CfaRule<usize>,
@@ -67,7 +67,7 @@ pub(crate) fn cfa<'a, S: UnwindSection<Reader<'a>>>(
     })
 }
 
-/// Where the caller's frame pointer is: bytes, which the rule counts in units of `unit`.
+/// The place of the caller's frame pointer: bytes, which the rule counts in units of `unit`.
 pub(crate) fn fp<'a, S: UnwindSection<Reader<'a>>>(
     (number, unit): (u16, i64),
     row: &Row,

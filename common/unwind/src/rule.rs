@@ -57,7 +57,7 @@ pub struct Rule {
     pub cfa: Cfa,
     /// Where the caller's rbp is.
     pub fp: FpMode,
-    /// As `fp` says: bytes on x86-64, words of 8 bytes on aarch64, whose frames are larger.
+    /// Number for `fp`: bytes on x86-64, words of 8 bytes on aarch64, whose frames are larger.
     pub fp_offset: i16,
     /// Bytes, or what `cfa` packs into it.
     pub cfa_offset: i32,

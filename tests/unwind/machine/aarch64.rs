@@ -1,4 +1,4 @@
-//! What differs on arm64. Programs have no flag there that traps behind every instruction.
+//! Differences of arm64. Programs have no flag there that traps behind every instruction.
 
 /// Debian's directory of libraries, and the dynamic linker in it and in the place that programs name.
 pub(crate) const LIBRARIES: &str = "/usr/lib/aarch64-linux-gnu";

@@ -1,4 +1,4 @@
-//! What differs between machines, a file for each.
+//! Differences between machines, a file for each.
 
 #[cfg(target_arch = "aarch64")]
 #[macro_use]

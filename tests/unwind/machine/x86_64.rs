@@ -1,4 +1,4 @@
-//! What differs on x86-64.
+//! Differences of x86-64.
 
 use std::ffi::c_int;
 
@@ -46,7 +46,7 @@ const GREGS: [c_int; 16] = [
     libc::REG_R15,
 ];
 
-/// Where a signal has interrupted a thread.
+/// Registers where a signal has interrupted a thread.
 pub(crate) fn interrupted(context: &libc::ucontext_t) -> Frame {
     let register = |index: c_int| context.uc_mcontext.gregs[index as usize] as u64;
     let [ip, sp, bp] = [libc::REG_RIP, libc::REG_RSP, libc::REG_RBP].map(register);

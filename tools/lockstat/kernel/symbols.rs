@@ -34,7 +34,7 @@ impl Symbols {
         self.list().name(address)
     }
 
-    /// Whether it is a variable rather than allocated.
+    /// True if it is a variable rather than allocated.
     pub(crate) fn is_static(&mut self, address: u64) -> bool {
         match KERNEL_IMAGE {
             Some(start) => address >= start,

@@ -240,7 +240,7 @@ impl Wait {
         }
     }
 
-    /// Whether nobody but threads of one process can have what is waited for, where a process is known to.
+    /// True if nobody but threads of one process can have what is waited for, where a process is known to.
     pub(crate) fn is_of_one_process(&self) -> bool {
         let is_process = matches!(self.holder, Holder::Process(_));
         !is_process || self.kind == Waited::Program(Class::Posix)

@@ -36,7 +36,7 @@ pub(super) const KERNEL_WORK: &[c_long] = &[
     libc::SYS_unshare,
     libc::SYS_sched_setaffinity,
     libc::SYS_io_destroy,
-    // Who leaves a namespace as its last, or ends with a ring of io_uring.
+    // Processes that end as the last of a namespace, or with a ring of io_uring.
     libc::SYS_exit,
     libc::SYS_exit_group,
 ];

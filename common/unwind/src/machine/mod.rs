@@ -30,7 +30,7 @@ pub(crate) fn rule<'a, S: UnwindSection<Reader<'a>>>(
     }
 }
 
-/// Whether the rule needs a register that others have to tell.
+/// True if the rule needs a register that others have to tell.
 pub(crate) fn needs_bx(of: Architecture, rule: Rule) -> bool {
     of == Architecture::X86_64 && x86_64::needs_bx(rule)
 }

@@ -1,4 +1,4 @@
-//! What the instructions say of a frame that has neither a rule nor a frame pointer of its own; as
+//! Rules that the instructions give of a frame that has neither a rule nor a frame pointer of its own; as
 //! `bpf/include/machine/arm64_code.bpf.h`, which see.
 
 use crate::rule::{Cfa, FpMode, Rule};
@@ -60,7 +60,7 @@ fn is_pop_of_record(code: u32) -> bool {
     code & 0xffc0_7fff == 0xa8c0_7bfd
 }
 
-/// Whether nothing of the frame is made yet, or nothing is left of it.
+/// True if nothing of the frame is made yet, or nothing is left of it.
 fn is_outside_frame(code: u32) -> bool {
     match code {
         // paciasp, pacibsp, bti c: where a function begins.

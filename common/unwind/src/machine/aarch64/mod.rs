@@ -1,4 +1,4 @@
-//! What is aarch64's own: registers, rules, PLTs, and the way from a frame to its caller.
+//! Everything that is aarch64's own: registers, rules, PLTs, and the way from a frame to its caller.
 //!
 //! A call leaves the return address in x30. Functions that call others save it with x29, as a frame record, which may lie
 //! anywhere in the frame. Pointer authentication (PAC) signs return addresses with bits that are no part of the address.
@@ -135,7 +135,7 @@ pub(super) fn rule_by_code(frame: &Frame, rule: Rule, memory: Memory<'_>) -> Rul
     code::rule(frame.ip, return_address, memory).unwrap_or(rule)
 }
 
-/// Whether a signal handler returns here. Nobody else returns to code without a table or with the return address in x30.
+/// True if a signal handler returns here. Nobody else returns to code without a table or with the return address in x30.
 fn is_signal_return(frame: &Frame, rule: Rule, memory: Memory<'_>) -> bool {
     let may_be = rule.cfa == Cfa::Uncovered || rule.slot == RA_IN_LR;
     let is_caller = !frame.exact && frame.lr.is_none() && frame.leaf.is_none();

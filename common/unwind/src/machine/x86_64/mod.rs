@@ -1,4 +1,4 @@
-//! What is x86-64's own: registers, rules, PLTs, and the way from a frame to its caller.
+//! Everything that is x86-64's own: registers, rules, PLTs, and the way from a frame to its caller.
 
 use gimli::{CfaRule, Register, RegisterRule, UnwindSection};
 
@@ -98,7 +98,7 @@ fn convert<'a, S: UnwindSection<Reader<'a>>>(row: &Row, section: &S) -> Option<R
     })
 }
 
-/// Whether the CFA is in rbx, which is known in callers only if rows say where it was saved.
+/// True if the CFA is in rbx, which is known in callers only if rows say where it was saved.
 pub(super) fn needs_bx(rule: Rule) -> bool {
     rule.cfa == Cfa::Register && u16::from(rule.low()) == RBX
 }

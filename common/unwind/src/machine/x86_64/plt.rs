@@ -6,9 +6,9 @@ use crate::rule::{Cfa, Rule};
 const ENTRY: usize = 16;
 /// Bytes in a static program's stub.
 const STUB: usize = 8;
-/// Where the header, reached with one word pushed, has pushed another.
+/// The place where the header, reached with one word pushed, has pushed another.
 const HEADER_PUSHED: u64 = 6;
-/// Where an entry has pushed its index.
+/// The place where an entry has pushed its index.
 const ENTRY_PUSHED: i32 = 11;
 
 /// The rules of a PLT by offset; none: not all of it is code that is known here.
@@ -24,7 +24,7 @@ pub(in crate::machine) fn rules(bytes: &[u8]) -> Vec<(u64, Rule)> {
     if !is_lazy(bytes) {
         return Vec::new();
     }
-    // What GNU linkers say of it. The pages of the table start at multiples of 16 as the entries do.
+    // GNU linkers say the same of it. The pages of the table start at multiples of 16 as the entries do.
     vec![
         (0, rule(Cfa::Sp, 16)),
         (HEADER_PUSHED, rule(Cfa::Sp, 24)),
