@@ -46,7 +46,7 @@ pub(super) fn caller_of(callee: &str) -> String {
     format!("{CALLS}{callee}]")
 }
 
-/// The function that a name made by [`caller_of`] tells of.
+/// The function that a name made by `caller_of` tells of.
 pub fn callee_in(name: &str) -> Option<&str> {
     name.strip_prefix(CALLS)?.strip_suffix(']')
 }
