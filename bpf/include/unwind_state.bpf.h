@@ -72,7 +72,7 @@ struct unwind {
 	__u64 ip;
 	__u64 sp;
 	__u64 bp;
-	/* What else is known of this frame. */
+	/* Everything else that is known of this frame. */
 	struct followed_registers followed;
 	/* All registers of a leaf. */
 	struct user_regs regs;

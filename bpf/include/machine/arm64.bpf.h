@@ -26,7 +26,7 @@
 #define PSR_MODE32_BIT 0x10
 #define FRAME_POINTER 29
 #define LR 30
-/* Of an ARM program, as compat_sp. */
+/* The stack pointer of an ARM program, as compat_sp. */
 #define COMPAT_SP 13
 
 /* struct pt_regs goes on behind what user space may know of it. */

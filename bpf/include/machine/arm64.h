@@ -23,7 +23,7 @@ struct thread_struct {
 	struct cpu_context cpu_context;
 };
 
-/* What user_pt_regs has is in a union with fields of these names. */
+/* The fields of user_pt_regs are in a union with fields of these names. */
 struct pt_regs {
 	u64 regs[31];
 	u64 sp;

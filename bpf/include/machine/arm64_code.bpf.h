@@ -38,7 +38,7 @@ static __always_inline __u32 bytes_of_record(__u32 code)
 	return (words < 0 ? -words : words) * 8;
 }
 
-/* Whether nothing of the frame is made yet, or nothing is left of it. */
+/* True if nothing of the frame is made yet, or nothing is left of it. */
 static __always_inline bool is_outside_frame(__u32 code)
 {
 	switch (code) {
@@ -82,7 +82,7 @@ __noinline __u32 find_exit(__u64 ip)
 	return is_push_of_record(before) ? bytes_of_record(before) + CODE_HAS_RECORD : 0;
 }
 
-/* Whether a call precedes a return address. */
+/* True if a call precedes a return address. */
 __noinline bool is_behind_call(__u64 ip)
 {
 	__u32 code;

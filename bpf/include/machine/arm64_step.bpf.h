@@ -54,7 +54,7 @@ static __always_inline __u64 known_register(const struct unwind *at, __u32 numbe
 	return at->leaf ? leaf_register(at, number) : 0;
 }
 
-/* Where sp is not known, x29 points to the record of a function that has one. */
+/* The CFA by sp; if that is not known, x29 points to the record of a function that has one. */
 static __always_inline __u64 cfa_by_sp(const struct unwind *at, struct unwind_rule rule)
 {
 	if (!at->followed.sp_is_bound)
@@ -123,7 +123,7 @@ static __always_inline int step_out_of_signal(struct unwind *at)
 	return at->ip ? STEP_ON : STACK_END_ROOT;
 }
 
-/* Whether a signal handler returns here. Nobody else returns to code without a table or with the return address in x30. */
+/* True if a signal handler returns here. Nobody else returns to code without a table or with the return address in x30. */
 static __always_inline bool is_signal_return(const struct unwind *at, struct unwind_rule rule)
 {
 	__u64 code;
@@ -133,7 +133,7 @@ static __always_inline bool is_signal_return(const struct unwind *at, struct unw
 	return read_user(&code, sizeof(code), at->ip) && code == SIGNAL_RETURN;
 }
 
-/* Where a frame has no table. The frame pointer is right in a caller, and in a leaf that neither makes nor leaves its frame:
+/* The rule of a frame without a table. The frame pointer is right in a caller, and in a leaf that neither makes nor leaves its frame:
  * what the code does next says so. CFA_UNCOVERED: it does not.
  */
 static __always_inline struct unwind_rule rule_by_code(const struct unwind *at, struct unwind_rule rule)

@@ -5,7 +5,6 @@
 
 #include "vmlinux.h"
 
-/* Of a system call. */
 struct call_arguments {
 	__u64 args[6];
 };

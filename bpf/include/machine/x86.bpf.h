@@ -59,7 +59,7 @@ static __always_inline __u64 saved_lr(const struct pt_regs *regs)
 	return 0;
 }
 
-/* Whether of a 32-bit program. */
+/* True if of a 32-bit program. */
 static __always_inline bool user_is_compat(const struct user_regs *regs)
 {
 	return (__u16)regs->cs == USER32_CS;
@@ -71,7 +71,7 @@ static __always_inline __u64 syscall_number(const struct pt_regs *regs)
 	return BPF_CORE_READ(regs, orig_ax);
 }
 
-/* Whether a thread in the kernel will go on at any instruction, and not behind the one that made a system call.
+/* True if a thread in the kernel will go on at any instruction, and not behind the one that made a system call.
  *
  * orig_ax is -1 for faults and interrupts. A signal's delivery and an exec keep the number of the system call that they
  * end, but the registers are already those of the handler's or the program's first instruction: the byte before it belongs
@@ -132,7 +132,7 @@ static __always_inline __u64 register_by_number(const struct user_regs *regs, __
 	}
 }
 
-/* Of registers in place, where they were saved at the entry into the kernel. */
+/* Registers in place, where they were saved at the entry into the kernel. */
 static __always_inline __u64 saved_ip(const struct pt_regs *regs)
 {
 	return BPF_CORE_READ(regs, ip);

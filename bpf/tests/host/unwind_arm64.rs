@@ -83,11 +83,7 @@ fn any_program(rng: &mut Rng, world: &mut World) -> Vec<u64> {
         };
         found.extend(world.place(rng, &wanted));
     }
-    for module in &world.modules {
-        for page in (module.begin - PAGE..module.end).step_by(PAGE as usize) {
-            world.memory.map(page);
-        }
-    }
+    world.map_code();
     found
 }
 

@@ -238,6 +238,15 @@ impl World {
         }
     }
 
+    /// Makes all pages of code readable, and one in front of each mapping.
+    pub(crate) fn map_code(&mut self) {
+        for module in &self.modules {
+            for page in (module.begin - PAGE..module.end).step_by(PAGE as usize) {
+                self.memory.map(page);
+            }
+        }
+    }
+
     /// The rule for an address, by the tables as user space has them.
     pub(crate) fn rule(&self, pc: u64) -> Rule {
         let module = self.module_of(pc).filter(|it| it.has_table());
