@@ -77,7 +77,7 @@ int main(int argc, char **argv)
 fn threads_that_queue_for_a_lock_are_counted_and_it_is_said_for_which_kind() {
     let _machine = Machine::alone();
     for (kind, reason, words, next) in [
-        ("flock", "file-lock", "file locks", "offcputime --waker -p"),
+        ("flock", "file-lock", "file locks", "lockstat -p"),
         ("mutex", "futex", "locks", "lockstat -p"),
         ("sysv", "semaphore", "semaphores", "offcputime --waker -p"),
     ] {
