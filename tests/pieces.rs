@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use regex::Regex;
+use regex_lite::Regex;
 
 /// Units, behind a number.
 const UNITS: &str = "ns us ms s B KiB MiB GiB pp Hz";

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use profile::ask::filter::Filter;
 use profile::write::{Format, write_recording};
-use regex::Regex;
+use regex_lite::Regex;
 
 use crate::input::One;
 use crate::output::{self, Target, target};

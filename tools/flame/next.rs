@@ -43,7 +43,7 @@ pub(crate) fn line(
 
 /// The same for a function's callers and callees.
 pub(crate) fn peek(file: &Path, input: &Input, function: &str) -> Option<String> {
-    let pattern = format!("^{}$", regex::escape(function));
+    let pattern = format!("^{}$", regex_lite::escape(function));
     let answers = "what calls it, and what it calls";
     line("peek", &[file], input, &[&pattern], answers)
 }
@@ -51,7 +51,7 @@ pub(crate) fn peek(file: &Path, input: &Input, function: &str) -> Option<String>
 /// The same for a picture of samples with labels of these values.
 pub(crate) fn part(file: &Path, input: &Input, tags: &[(&str, &str)]) -> Option<String> {
     let tags = tags.iter();
-    let tags = tags.map(|(label, value)| format!("{label}={}", regex::escape(value)));
+    let tags = tags.map(|(label, value)| format!("{label}={}", regex_lite::escape(value)));
     let mut words = Vec::new();
     for tag in tags {
         words.extend(["--tag".to_owned(), tag]);

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use profile::ask::peek::{peek, write};
-use regex::Regex;
+use regex_lite::Regex;
 
 use crate::input::One;
 use crate::{output, terminal};

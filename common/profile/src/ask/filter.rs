@@ -1,6 +1,6 @@
 //! Some of the stacks.
 
-use regex::Regex;
+use regex_lite::Regex;
 
 use super::top::value_of;
 use crate::recording::{Recording, Row};

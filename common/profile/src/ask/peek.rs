@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use regex::Regex;
+use regex_lite::Regex;
 
 use crate::escape::terminal;
 use crate::recording::{FrameKey, Map, NameId, Recording, Row};
