@@ -43,7 +43,7 @@ static __always_inline bool is_parked(const struct futex_call *call)
 }
 
 /* `class` and `confidence` of a futex are its operation and flags until user space has judged. */
-static __always_inline void identify_futex(struct futex_wait *futex, struct task_struct *task)
+static __noinline void identify_futex(struct futex_wait *futex, struct task_struct *task)
 {
 	struct lock_id *lock = &futex->wait.lock;
 

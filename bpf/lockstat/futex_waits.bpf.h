@@ -65,7 +65,7 @@ static __always_inline void drop_unreturned(struct futex_wait *futex)
 		__sync_fetch_and_add(&futex_losses.unseen, 1);
 }
 
-static __always_inline void walk_futex_waiter(struct futex_wait *futex, struct task_struct *task)
+static __noinline void walk_futex_waiter(struct futex_wait *futex, struct task_struct *task)
 {
 	struct stack_scratch *scratch;
 	__u32 slot;
@@ -193,7 +193,7 @@ static __always_inline void futex_switched_in(struct futex_wait *futex, struct t
 }
 
 /* With a scratch claimed, if it takes one. */
-static __always_inline void describe_here(struct futex_wait *futex, struct task_struct *task)
+static __noinline void describe_here(struct futex_wait *futex, struct task_struct *task)
 {
 	struct stack_scratch *scratch;
 	__u32 slot;
@@ -210,7 +210,7 @@ static __always_inline void describe_here(struct futex_wait *futex, struct task_
 }
 
 /* A call that returned without sleeping, as far as was seen. */
-static __always_inline void futex_raced(struct futex_wait *futex, const struct futex_call *call, struct task_struct *task,
+static __noinline void futex_raced(struct futex_wait *futex, const struct futex_call *call, struct task_struct *task,
 					long ret, __u32 event)
 {
 	__u64 now = bpf_ktime_get_ns(), switches = BPF_CORE_READ(task, nvcsw);
@@ -242,7 +242,7 @@ static __always_inline void futex_raced(struct futex_wait *futex, const struct f
 }
 
 /* Splits the wait in two: before the requeue it was for one futex, after it for another. */
-static __always_inline void count_requeued(struct futex_wait *futex, struct task_struct *task, __u64 now)
+static __noinline void count_requeued(struct futex_wait *futex, struct task_struct *task, __u64 now)
 {
 	__u32 waker_pid = futex->wait.waker_pid;
 	__u64 released_ns = futex->wait.released_ns;

@@ -179,7 +179,7 @@ static __always_inline void add_run_queue(struct lock_wait *wait, __u64 from, __
 }
 
 /* Adds a wait that is over at `now`, or `open` at the end of an interval, to the tables. */
-static __always_inline void count_wait(struct lock_wait *wait, struct task_struct *task, __u32 half, __u64 now, bool open)
+static __noinline void count_wait(struct lock_wait *wait, struct task_struct *task, __u32 half, __u64 now, bool open)
 {
 	__u64 from = larger_of(wait->begin_ns, window_start_ns);
 	__u64 reported = larger_of(wait->reported_ns, from);
