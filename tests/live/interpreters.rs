@@ -10,8 +10,8 @@ use oracle::ticks::Ticks;
 use oracle::{Below, Engine, Logs};
 use tempfile::TempDir;
 
+use crate::beside::containers::enter;
 use crate::c_program::run;
-use crate::containers::enter;
 use crate::off_cpu::{Times, sees_hidden};
 use crate::prelude::*;
 use crate::symbols::{name, names, stacks};

@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use crate::beside::lockstat_now::{now, told};
 use crate::c_program::run;
-use crate::lockstat_now::{now, told};
 use crate::prelude::*;
 
 const INODE: &str = include_str!("../workloads/locks/inode.c");

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use crate::beside::lockstat_now::{now, told};
 use crate::kernel::until;
-use crate::lockstat_now::{now, told};
 use crate::postgres::{Server, Session};
 use crate::prelude::*;
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use oracle::ticks::Ticks;
 
+use crate::beside::lockstat_now::now;
 use crate::c_program::{BURN, compile};
 use crate::held::Held;
 use crate::kernel::{skip, until};
-use crate::lockstat_now::now;
 use crate::prelude::*;
 use crate::ticks::{assert_all_ticks, clock};
 

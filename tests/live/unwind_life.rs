@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use oracle::{Below, Engine};
 
-use crate::containers::enter;
+use crate::beside::containers::enter;
 use crate::elf_entry::Elves;
 use crate::off_cpu::{Times, sees_hidden};
 use crate::prelude::*;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::process::{Command, Stdio};
 
-use crate::endings::DEEP;
+use crate::beside::endings::DEEP;
 use crate::prelude::*;
 use crate::tool::{COMMANDED, TRACERS, once};
 

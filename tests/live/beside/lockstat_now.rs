@@ -8,12 +8,12 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::args::Args;
+use crate::beside::containers;
 use crate::c_program::run;
-use crate::containers;
 use crate::kernel::{is_in_call, schedstat, tasks, until};
 use crate::prelude::*;
 
-const STUCK: &str = include_str!("../workloads/locks/stuck.c");
+const STUCK: &str = include_str!("../../workloads/locks/stuck.c");
 
 pub(crate) fn now(pid: u32) -> Value {
     let args = format!("--now -j -p {pid}");
@@ -237,7 +237,7 @@ fn owners_are_known_by_the_ids_of_their_own_pid_namespace() {
     stuck.workload.finish();
 }
 
-const RUST: &str = include_str!("../workloads/locks/crossed.rs");
+const RUST: &str = include_str!("../../workloads/locks/crossed.rs");
 
 fn rust(dir: &Path, spare: &str) -> Workload {
     let (source, program) = (dir.join("rust.rs"), dir.join("rust"));
@@ -301,7 +301,7 @@ fn a_rust_program_with_a_thread_left_is_not_called_dead() {
     }
 }
 
-const BUSY: &str = include_str!("../workloads/locks/busy.c");
+const BUSY: &str = include_str!("../../workloads/locks/busy.c");
 
 #[test]
 fn busy_programs_are_healthy() {

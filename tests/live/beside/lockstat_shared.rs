@@ -4,8 +4,8 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::containers;
-use crate::lockstat_now::{Stuck, now, stuck, told};
+use crate::beside::containers;
+use crate::beside::lockstat_now::{Stuck, now, stuck, told};
 use crate::lockstat_user::{self, OTHER};
 use crate::prelude::*;
 
