@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use profile::model::Profile;
+use profile::model::{Profile, Task};
 use profile::text::{WIDTH, comm, round_percent, sentence};
-use profile::units;
+use profile::{reasons, units};
 
 use crate::offcputime::args::Args;
 use crate::offcputime::harvest::Accounting;
@@ -34,26 +34,35 @@ impl<'a> Waits<'a> {
             ..Self::default()
         };
         for sample in &profile.samples {
-            let (task, ns) = (&sample.task, sample.total());
+            let task = &sample.task;
+            let [ns, cpu_ns] = reasons::parts(profile, sample.reason, &sample.values);
             if task.tid == task.tgid {
                 let name = (task.tgid, &*task.comm);
-                add(waits.by_first.entry(name).or_default(), ns);
+                add(waits.by_first.entry(name).or_default(), sample.total());
             }
+            // A thread that had nothing to do has something when it is woken.
+            waits.add(reasons::CPU, task, cpu_ns);
             if sample.idle {
                 add(&mut waits.idle_ns, ns);
-                continue;
+            } else {
+                waits.add(sample.reason.unwrap_or("other"), task, ns);
             }
-            let reason = sample.reason.unwrap_or("other");
-            add(&mut waits.all_ns, ns);
-            add(waits.by_reason.entry(reason).or_default(), ns);
-            add(waits.by_process.entry((reason, task.tgid)).or_default(), ns);
-            let names = waits.by_name.entry((reason, task.tgid)).or_default();
-            add(names.entry(&*task.comm).or_default(), ns);
         }
         waits
     }
 
-    /// The reason with most time but sleep.
+    fn add(&mut self, reason: &'a str, task: &'a Task, ns: u64) {
+        if ns == 0 {
+            return;
+        }
+        add(&mut self.all_ns, ns);
+        add(self.by_reason.entry(reason).or_default(), ns);
+        add(self.by_process.entry((reason, task.tgid)).or_default(), ns);
+        let names = self.by_name.entry((reason, task.tgid)).or_default();
+        add(names.entry(&*task.comm).or_default(), ns);
+    }
+
+    /// The reason with most time but sleep; time in the run queue is for a CPU, whatever was waited for before.
     pub(crate) fn reason(&self) -> Option<(&'a str, u64)> {
         let reasons = self.by_reason.iter().map(|(reason, ns)| (*reason, *ns));
         let waits = reasons.filter(|(reason, ns)| *reason != SLEEP && *ns > 0);
@@ -146,7 +155,7 @@ fn for_what(reason: &str) -> &'static str {
         "kernel-work" => "for work in the kernel",
         "sleep" => "by its own choice",
         "wait" => "for a child or a signal",
-        "preempted" => "for a CPU after preemption",
+        reasons::CPU => "for a CPU",
         "throttled" => "for CPU quota",
         "stopped" => "stopped by a signal or a debugger",
         _ => "for something else",

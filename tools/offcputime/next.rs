@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use profile::model::{Profile, Sample};
+use profile::reasons::CPU;
 use session::chosen;
 use session::next::{Step, is_plain};
 
@@ -49,7 +50,7 @@ fn step(
         "block-io" => Step::Disks,
         "futex" | "lock" | "file-lock" | "semaphore" => Step::Locks,
         "page-fault" => Step::MajorFaults,
-        "preempted" | "throttled" => Step::RunQueue,
+        CPU | "throttled" => Step::RunQueue,
         _ if is_database_lock(profile, reason, pid) => return of_name(Step::Locks),
         _ if args.waker => {
             let waker = waker(profile, reason, |waker| waker != pid && is_there(waker))?;
@@ -239,7 +240,9 @@ mod tests {
         let mut wait = sample(4, "epoll", 9, false);
         wait.user = [frame("main"), frame(DATABASE_LOCK)].into();
         assert_eq!(command(&[wait], 0), "lockstat --comm a 10");
-        let quota = [sample(4, "throttled", 9, false)];
-        assert_eq!(command(&quota, 0), "runqlat -p 4 5 1");
+        for reason in ["throttled", "preempted"] {
+            let ready = [sample(4, reason, 9, false), sample(5, "socket", 8, false)];
+            assert_eq!(command(&ready, 0), "runqlat -p 4 5 1");
+        }
     }
 }

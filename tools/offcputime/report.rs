@@ -27,7 +27,7 @@ use crate::offcputime::{idle, next};
 /// Stacks that people are shown.
 const TOP: usize = 10;
 
-const VALUES: [ValueType; 2] = [
+pub(crate) const VALUES: [ValueType; 2] = [
     ValueType {
         name: "blocked",
         unit: "ns",
