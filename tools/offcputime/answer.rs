@@ -11,6 +11,8 @@ use crate::offcputime::harvest::Accounting;
 
 /// A wait for a time of its own choice is for nobody.
 pub(crate) const SLEEP: &str = "sleep";
+/// A wait for CPU quota is behind nobody.
+pub(crate) const THROTTLED: &str = "throttled";
 
 /// Times of threads that were not idle, ns.
 #[derive(Default)]
@@ -67,6 +69,11 @@ impl<'a> Waits<'a> {
         let reasons = self.by_reason.iter().map(|(reason, ns)| (*reason, *ns));
         let waits = reasons.filter(|(reason, ns)| *reason != SLEEP && *ns > 0);
         waits.max_by_key(|(reason, ns)| (*ns, *reason))
+    }
+
+    /// All of a reason's time.
+    pub(crate) fn ns(&self, reason: &str) -> u64 {
+        self.by_reason.get(reason).copied().unwrap_or_default()
     }
 
     /// The process with most of a reason's time.
@@ -156,7 +163,7 @@ fn for_what(reason: &str) -> &'static str {
         "sleep" => "by its own choice",
         "wait" => "for a child or a signal",
         reasons::CPU => "for a CPU",
-        "throttled" => "for CPU quota",
+        THROTTLED => "for CPU quota",
         "stopped" => "stopped by a signal or a debugger",
         _ => "for something else",
     }
@@ -166,7 +173,7 @@ fn for_what(reason: &str) -> &'static str {
 pub(crate) fn answer(args: &Args, profile: &Profile, accounting: &Accounting) -> Vec<String> {
     let waits = Waits::of(profile);
     let (reason, ns) = waits.reason().unwrap_or_default();
-    let slept_ns = waits.by_reason.get(SLEEP).copied().unwrap_or_default();
+    let slept_ns = waits.ns(SLEEP);
     if waits.are_few(args, accounting) {
         let threads = units::counted(accounting.threads, "threads");
         let share = round_percent(waits.idle_ns, accounting.lifetime_ns);

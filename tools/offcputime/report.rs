@@ -17,12 +17,13 @@ use serde_json::{Map, Value, json};
 use session::closing::{self, Closing};
 use session::output::Format;
 use session::program;
+use session::quotas::UsedUp;
 use stacks::StackTable;
 
 use crate::offcputime::answer::answer;
 use crate::offcputime::args::Args;
 use crate::offcputime::harvest::{Accounting, Estimates, Harvest, Row};
-use crate::offcputime::{idle, next};
+use crate::offcputime::{idle, next, quota};
 
 /// Stacks that people are shown.
 const TOP: usize = 10;
@@ -177,6 +178,7 @@ fn write_human(
     for line in lines {
         writeln!(out, "{line}")?;
     }
+    quota::write(profile, &harvest.quotas, out)?;
     writeln!(out)?;
     match (profile.samples.is_empty(), accounting.filtered) {
         (false, _) => write_waits(args, profile, out)?,
@@ -190,7 +192,8 @@ fn write_human(
             writeln!(out, "No wait is left of {waits}: {what}.")?;
         }
     }
-    let next = next::next(args, profile, accounting, session::next::is_there);
+    let known = (accounting, &harvest.quotas[..]);
+    let next = next::next(args, profile, known, session::next::is_there);
     writeln!(out, "\n{next}")
 }
 
@@ -261,6 +264,8 @@ fn extra(harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<String, Value
             json!({"unit": "ns", "oncpu": errors.oncpu.to_json(), "runqueue": errors.runqueue.to_json(), "blocked": errors.blocked.to_json()}),
         );
     }
+    let quotas = harvest.quotas.iter().map(UsedUp::to_json);
+    extra.insert("quotas".into(), quotas.collect());
     extra.insert("losses".into(), harvest.losses.to_json());
     extra.insert("cost".into(), cost.to_json());
     extra

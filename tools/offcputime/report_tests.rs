@@ -59,6 +59,7 @@ fn no_line_is_too_long_whatever_the_names_are() {
         window: Edges::default(),
         open: MANY,
         estimates: None,
+        quotas: Vec::new(),
     };
     let samples = reasons::WORDS.iter().flat_map(|reason| {
         COMMS.map(|comm| Sample {
