@@ -1,11 +1,13 @@
 //! What offcputime says: a profile out of plain rows, in each format.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use budget::Estimate;
 use budget::cost::Cost;
+use host::procs;
 use profile::folded::{self, FoldedOptions, Idle, Written};
 use profile::frame::Frame;
 use profile::listing::{self, ListOptions};
@@ -84,9 +86,17 @@ fn has_left(row: &Row, stacks: &mut StackTable) -> bool {
 
 fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profile {
     let depths: Vec<Option<usize>> = harvest.rows.iter().map(|row| depth(row, stacks)).collect();
-    let idle = idle::mark(&harvest.rows, &depths, !args.targets.are_all(), |row| {
-        has_left(row, stacks)
-    });
+    let mut servers = HashMap::new();
+    let idle = idle::mark(
+        &harvest.rows,
+        &depths,
+        !args.targets.are_all(),
+        |row| has_left(row, stacks),
+        |tgid| {
+            let is_server = || procs::watches_sockets(tgid);
+            *servers.entry(tgid).or_insert_with(is_server)
+        },
+    );
     let samples = harvest.rows.iter().zip(idle).map(|(row, idle)| Sample {
         task: row.task.clone(),
         reason: Some(row.wait.reason().name()),
