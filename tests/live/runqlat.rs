@@ -151,12 +151,14 @@ fn assert_quota_is_named(threads: u32) {
     let other = Tool::attached("runqlat", format!("-j -p {}", std::process::id()));
     let by_name = Tool::attached("runqlat", "--comm spinner*");
     let whole = Tool::attached("runqlat", "-j");
+    let waits = Tool::attached("offcputime", format!("-j -p {pid}"));
     workload.go();
     until("20 periods", || cgroup.throttled_periods() >= before + 20);
     fs::write(&word, "").expect("a file");
     workload.results();
     let (text, report) = (text.end().stdout, json.end().report());
     let (of_others, whole) = (other.end().report(), whole.end().report());
+    let waits = waits.end().report();
     let by_name = by_name.end().stdout;
     let most = cgroup.throttled_periods() - before;
     let head = format!(
@@ -182,6 +184,9 @@ fn assert_quota_is_named(threads: u32) {
         is_said(format!("-p {pid}")) || is_said(format!("--cgroup {path}")),
         "{text}"
     );
+    let quota = only(&waits, "quotas");
+    assert_eq!(quota["cgroup"], path.as_str());
+    assert_within("periods", number(quota, "used_up"), 10..=most, quota);
     let quota = only(&report, "quotas");
     assert_within("periods", number(quota, "used_up"), 10..=most, quota);
     let waited = number(only(&report, "groups"), "sum_ns");

@@ -106,3 +106,50 @@ fn no_line_is_too_long_whatever_the_names_are() {
         assert_narrow(&String::from_utf8(out).expect("text"));
     }
 }
+
+#[test]
+fn a_quota_that_threads_lacked_is_named_behind_their_answer() {
+    let sample = |reason, ns| Sample {
+        task: Task {
+            comm: "app".into(),
+            tgid: 7,
+            tid: 7,
+        },
+        reason: Some(reason),
+        user: [].into(),
+        user_end: None,
+        kernel: [].into(),
+        waker: None,
+        idle: false,
+        count: 1,
+        values: vec![0, ns],
+    };
+    let of = |samples: Vec<Sample>| {
+        let profile = Profile {
+            tool: "offcputime",
+            values: VALUES.to_vec(),
+            samples,
+            duration_ns: 1,
+        };
+        let group = UsedUp {
+            path: "/cg/cpu/pod".into(),
+            quota_ns: 5_000_000,
+            period_ns: 50_000_000,
+            periods: 20,
+            used_up: 18,
+            throttled_ns: 810_000_000,
+            ..UsedUp::default()
+        };
+        let mut out = Vec::new();
+        quota::write(&profile, &[group.clone(), group], &mut out).expect("a vector");
+        String::from_utf8(out).expect("text")
+    };
+    let said = "threads waited for want of CPU quota of /cg/cpu/pod:\n  \
+                5.00 ms per 50.0 ms, used up in 18 of 20 periods, 810 ms in all\n  \
+                (and of 1 more group)\n";
+    let throttled = || sample("throttled", 900);
+    assert_eq!(of(vec![throttled()]), said);
+    assert_eq!(of(vec![throttled(), sample("preempted", 80_000)]), said);
+    assert_eq!(of(vec![throttled(), sample("preempted", 90_000)]), "");
+    assert_eq!(of(vec![sample("preempted", 90_000)]), "");
+}

@@ -270,11 +270,12 @@ impl UsedUp {
     /// A process in it, or in a group below.
     fn process(&self) -> Option<u32> {
         let groups = directories(&self.path, MOST_LISTED).into_iter();
-        let mut processes = groups.filter_map(|path| {
-            let list = fs::read_to_string(path.join("cgroup.procs")).ok()?;
-            list.lines().find_map(|id| id.parse().ok())
-        });
-        processes.find(|tgid| next::is_there(*tgid))
+        let mut lists = groups.map(|path| fs::read_to_string(path.join("cgroup.procs")));
+        lists.find_map(|list| {
+            let list = list.unwrap_or_default();
+            let mut processes = list.lines().filter_map(|id| id.parse().ok());
+            processes.find(|tgid| next::is_there(*tgid))
+        })
     }
 
     /// The line of the command that tells what spends it: by the process that waited, if that is known, by what was chosen, or by any

@@ -110,3 +110,31 @@ fn its_processes_are_those_in_it_and_below() {
     assert!(!of(true).is_in("0::/pod2\n"));
     assert!(!of(true).is_in(""));
 }
+
+#[test]
+fn what_spends_it_is_asked_of_who_waited_or_was_chosen_or_anybody_in_it() {
+    let root = tempfile::tempdir().expect("a directory");
+    let own = std::process::id();
+    let below = root.path().join("pod/app");
+    fs::create_dir_all(&below).expect("a directory");
+    let quota = UsedUp {
+        path: root.path().join("pod"),
+        ..UsedUp::default()
+    };
+    let asked = |tgid, targets: &Targets| {
+        let line = quota.next(tgid, targets);
+        let command = line.split("   #").next().expect("a command");
+        command.strip_prefix("next: ").expect("its end").to_owned()
+    };
+    let all = Targets::default();
+    assert_eq!(asked(None, &all), "pressure 5 1", "nobody is in it");
+    // Of those in the list, the first one is gone.
+    fs::write(below.join("cgroup.procs"), format!("{}\n{own}\n", u32::MAX)).expect("a file");
+    assert_eq!(asked(None, &all), format!("profile -p {own} 10"));
+    assert_eq!(asked(Some(7), &all), "profile -p 7 10");
+    let chosen = Targets {
+        comm: Some("app".parse().expect("a name")),
+        ..Targets::default()
+    };
+    assert_eq!(asked(None, &chosen), "profile --comm app 10");
+}
