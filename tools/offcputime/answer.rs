@@ -190,7 +190,12 @@ pub(crate) fn answer(args: &Args, profile: &Profile, accounting: &Accounting) ->
         } else {
             "they"
         };
-        let more = format!("more than {who} waited for others;");
+        let end = if waits.all_ns.max(waits.idle_ns) > 0 {
+            ";"
+        } else {
+            ""
+        };
+        let more = format!("more than {who} waited for others{end}");
         lines = sentence(&[ran, more], "", WIDTH);
     }
     let mut parts = Vec::new();

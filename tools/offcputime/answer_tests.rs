@@ -118,6 +118,10 @@ fn time_on_cpus_comes_first_where_it_is_more() {
          cc 7 waited 2.00 thread-seconds in page faults, \
          100% of off-CPU time not idle"
     );
+    assert_eq!(
+        first_lines(Vec::new(), 5_000),
+        "6 threads ran for 5.00 thread-seconds, more than they waited for others"
+    );
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub(crate) fn report(
         let written = program::unless_closed(written.context("write to stdout"), 0);
         dropped = dropped.max(written?);
     }
-    Ok(closing(harvest, &profile, stacks, cost, dropped))
+    Ok(closing(args, harvest, &profile, stacks, (cost, dropped)))
 }
 
 /// Parts of the names of functions that wait for a condition variable.
@@ -195,9 +195,9 @@ fn write_human(
         (true, 0) => writeln!(out, "No thread waited.")?,
         (true, n) => {
             let waits = units::counted(n, "waits");
-            let what = match args.sees_all_waits() {
-                true => "all were below 1 us",
-                false => "-m, -M or --state left out all",
+            let what = match args.leaving_out() {
+                None => "all were below 1 us (-m 0 shows them)".to_owned(),
+                Some(options) => format!("{options} left out all"),
             };
             writeln!(out, "No wait is left of {waits}: {what}.")?;
         }
@@ -219,6 +219,9 @@ fn write_waits(args: &Args, profile: &Profile, out: &mut impl Write) -> io::Resu
         whole: args.common.verbose,
         color: args.common.uses_color(),
     };
+    if options.idle == Idle::Only && !profile.samples.iter().any(|sample| sample.idle) {
+        return writeln!(out, "No thread waited with nothing to do.");
+    }
     listing::write(profile, &options, out)
 }
 
@@ -297,18 +300,21 @@ fn accounting_json(accounting: &Accounting, open: u64) -> Value {
 
 /// `dropped_ns`: time that has no line because it rounds to 0 us.
 fn closing(
+    args: &Args,
     harvest: &Harvest,
     profile: &Profile,
     stacks: &StackTable,
-    cost: &Cost,
-    dropped_ns: u64,
+    (cost, dropped_ns): (&Cost, u64),
 ) -> Closing {
     let accounting = &harvest.accounting;
     let mut notes = Vec::new();
     if accounting.filtered > 0 {
         let waits = units::counted(accounting.filtered, "waits");
         let time = units::duration(accounting.filtered_ns);
-        notes.push(format!("left out by -m, -M or --state: {waits}, {time}"));
+        notes.push(match args.leaving_out() {
+            None => format!("left out below 1 us: {waits}, {time} (-m 0 shows them)"),
+            Some(options) => format!("left out by {options}: {waits}, {time}"),
+        });
     }
     if dropped_ns > 0 {
         let time = units::duration(dropped_ns);

@@ -69,6 +69,7 @@ pub fn write_within(
         profile,
         options,
         width,
+        is_empty: stacks.is_empty(),
         unit: if options.is_time {
             "ns"
         } else {
@@ -97,6 +98,8 @@ struct List<'a, W> {
     profile: &'a Profile,
     options: &'a ListOptions,
     width: usize,
+    /// No stack is in view.
+    is_empty: bool,
     unit: &'static str,
     out: &'a mut W,
 }
@@ -231,9 +234,11 @@ impl<W: Write> List<'_, W> {
         Ok(())
     }
 
-    /// A remark below the list, after an empty line.
+    /// A remark below the list, if there is one, after an empty line.
     fn note(&mut self, parts: [String; 2]) -> io::Result<()> {
-        writeln!(self.out)?;
+        if !self.is_empty {
+            writeln!(self.out)?;
+        }
         for line in sentence(&parts, "", self.width) {
             writeln!(self.out, "{line}")?;
         }
