@@ -139,6 +139,12 @@ fn spinners_until(threads: u32, word: &Path) -> Workload {
     Workload::start("spinner", format!("{options} {}", word.display()))
 }
 
+/// It is the group's, and was used up in so many periods at most.
+fn assert_used_up(quota: &Value, cgroup: &Cgroup, most: u64) {
+    assert_eq!(quota["cgroup"], cgroup.path());
+    assert_within("periods", number(quota, "used_up"), 10..=most, quota);
+}
+
 fn assert_quota_is_named(threads: u32) {
     let dir = tempfile::tempdir().expect("a directory");
     let word = dir.path().join("word");
@@ -184,11 +190,9 @@ fn assert_quota_is_named(threads: u32) {
         is_said(format!("-p {pid}")) || is_said(format!("--cgroup {path}")),
         "{text}"
     );
-    let quota = only(&waits, "quotas");
-    assert_eq!(quota["cgroup"], path.as_str());
-    assert_within("periods", number(quota, "used_up"), 10..=most, quota);
+    assert_used_up(only(&waits, "quotas"), &cgroup, most);
     let quota = only(&report, "quotas");
-    assert_within("periods", number(quota, "used_up"), 10..=most, quota);
+    assert_used_up(quota, &cgroup, most);
     let waited = number(only(&report, "groups"), "sum_ns");
     let throttled = number(quota, "throttled_ns");
     // All threads wait while their CPU stands still.
@@ -204,7 +208,6 @@ fn assert_quota_is_named(threads: u32) {
     assert_each_wait_is_for_one(&report);
     let mut quotas = list(&whole, "quotas").iter();
     let own = quotas.find(|quota| quota["cgroup"] == path.as_str());
-    let own = own.unwrap_or_else(|| panic!("{whole}"));
-    assert_within("periods", number(own, "used_up"), 10..=most, own);
+    assert_used_up(own.unwrap_or_else(|| panic!("{whole}")), &cgroup, most);
     assert!(number(&whole, "without_quota.waits") >= 10, "{whole}");
 }

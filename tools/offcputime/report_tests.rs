@@ -42,6 +42,18 @@ fn what_is_not_sure_is_said_in_words() {
     );
 }
 
+fn harvest_of(accounting: Accounting) -> Harvest {
+    Harvest {
+        rows: Vec::new(),
+        accounting,
+        losses: Losses::default(),
+        window: Edges::default(),
+        open: 0,
+        estimates: None,
+        quotas: Vec::new(),
+    }
+}
+
 #[test]
 fn no_line_is_too_long_whatever_the_names_are() {
     let accounting = Accounting {
@@ -52,15 +64,8 @@ fn no_line_is_too_long_whatever_the_names_are() {
         blocked_ns: LONG_NS,
         ..Accounting::default()
     };
-    let mut harvest = Harvest {
-        rows: Vec::new(),
-        accounting,
-        losses: Losses::default(),
-        window: Edges::default(),
-        open: MANY,
-        estimates: None,
-        quotas: Vec::new(),
-    };
+    let mut harvest = harvest_of(accounting);
+    harvest.open = MANY;
     let samples = reasons::WORDS.iter().flat_map(|reason| {
         COMMS.map(|comm| Sample {
             task: Task {
@@ -177,19 +182,11 @@ fn report_of(options: &str, waits: &[(&'static str, u64, bool)], filtered: u64) 
         samples: samples.collect(),
         duration_ns: 1_000_000,
     };
-    let harvest = Harvest {
-        rows: Vec::new(),
-        accounting: Accounting {
-            threads: 1,
-            filtered,
-            ..Accounting::default()
-        },
-        losses: Losses::default(),
-        window: Edges::default(),
-        open: 0,
-        estimates: None,
-        quotas: Vec::new(),
-    };
+    let harvest = harvest_of(Accounting {
+        threads: 1,
+        filtered,
+        ..Accounting::default()
+    });
     let args = Args::parse_from(options.split_whitespace());
     let mut out = Vec::new();
     write_human(&args, &harvest, &profile, &mut out).expect("a vector");
