@@ -163,15 +163,14 @@ fn assert_quota_is_named(threads: u32) {
     fs::write(&word, "").expect("a file");
     workload.results();
     let (text, report) = (text.end().stdout, json.end().report());
-    let (of_others, whole) = (other.end().report(), whole.end().report());
-    let waits = waits.end().report();
+    let [of_others, whole, waits] = [other, whole, waits].map(|tool| tool.end().report());
     let by_name = by_name.end().stdout;
     let most = cgroup.throttled_periods() - before;
     let head = format!(
         "threads waited for want of CPU quota of {}:\n  5.00 ms per 50.0 ms, used up in ",
         cgroup.path()
     );
-    let path = cgroup.path().to_owned();
+    let path = cgroup.path();
     workload.finish();
     for text in [&text, &by_name] {
         assert!(text.starts_with(&head), "{text}");
@@ -207,7 +206,7 @@ fn assert_quota_is_named(threads: u32) {
     assert_eq!(number(&of_others, "without_quota.waits"), 0, "{of_others}");
     assert_each_wait_is_for_one(&report);
     let mut quotas = list(&whole, "quotas").iter();
-    let own = quotas.find(|quota| quota["cgroup"] == path.as_str());
+    let own = quotas.find(|quota| quota["cgroup"] == path);
     assert_used_up(own.unwrap_or_else(|| panic!("{whole}")), &cgroup, most);
     assert!(number(&whole, "without_quota.waits") >= 10, "{whole}");
 }

@@ -156,7 +156,7 @@ impl<W: Write> List<'_, W> {
             let [for_it, for_cpu] = parts(self.profile, stack.sample.reason, &stack.values);
             if for_it > 0 && for_cpu > total / 10 {
                 let share = round_percent(for_cpu, total);
-                heading += &format!(", {share} in the run queue");
+                heading += &format!(", {share} for a CPU");
             }
         }
         if stack.sample.idle && self.options.idle == Idle::Show {
@@ -377,7 +377,7 @@ mod tests {
         write(&profile, &options, &mut text).expect("a vector");
         let text = String::from_utf8(text).expect("text");
         for line in [
-            "100 ns  50.0%  fio (pid 7)  block-io, 84% in the run queue  1 wait",
+            "100 ns  50.0%  fio (pid 7)  block-io, 84% for a CPU  1 wait",
             "60 ns  30.0%  fio (pid 7)  preempted  1 wait",
             "[idle] 900 ns in 1 thread with nothing to do, then 40 ns, 20%, for a CPU",
         ] {
