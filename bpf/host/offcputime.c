@@ -76,10 +76,10 @@ static const struct offcputime_value *host_row_of(__u32 tid, __u8 wait_flags, bo
 	return bpf_map_lookup_elem(&offcpu_time, &key);
 }
 
-/* Times of a thread off the CPU, those that were open at the window's end or the others: how many, how long, and ns of these on
- * a run queue.
+/* Times of a thread off the CPU, those that were open at the window's end or the others: how many, how long, ns of these on
+ * a run queue, and how many were for nothing else.
  */
-void host_off(__u32 tid, bool is_open, __u64 told[3])
+void host_off(__u32 tid, bool is_open, __u64 told[4])
 {
 	for (int flags = 0; flags < 256; flags++) {
 		const struct offcputime_value *value = host_row_of(tid, flags, is_open, false);
@@ -89,6 +89,7 @@ void host_off(__u32 tid, bool is_open, __u64 told[3])
 		told[0] += value->count;
 		told[1] += value->blocked_ns + value->runqueue_ns;
 		told[2] += value->runqueue_ns;
+		told[3] += flags & WAIT_RUNNABLE ? value->count : 0;
 	}
 }
 

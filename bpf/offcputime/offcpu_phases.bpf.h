@@ -121,7 +121,7 @@ static __always_inline void member_joined(struct member *member, struct task_str
 	if (origin == MEMBER_FORKED) {
 		/* Until it is put on a run queue; from then on it waits for nothing but a CPU. */
 		member->phase = PHASE_BLOCKED;
-		member->wait_flags |= WAIT_RUNNABLE;
+		member->wait_flags = WAIT_RUNNABLE | (member->wait_flags & (WAIT_KERNEL_THREAD | WAIT_THROTTLED));
 	} else if (origin == MEMBER_RENAMED) {
 		member->phase = phase_now(task);
 	}
@@ -133,13 +133,19 @@ static __always_inline bool is_unsettled(struct member *member)
 	return member->phase == PHASE_UNKNOWN || member->joined_ns < window_start_ns;
 }
 
-/* Starts at the window's edge, in the phase that the first event implies. */
+/* Starts at the window's edge, in the phase that the first event implies. Whoever is runnable there waits for nothing but a CPU in
+ * the window: what it had waited for before has ended.
+ */
 static __always_inline void settle(struct member *member, enum phase implied)
 {
 	if (!is_unsettled(member))
 		return;
 	if (member->joined_ns < window_start_ns)
 		member->joined_ns = member->since_ns = member->off_ns = member->runnable_ns = window_start_ns;
+	if (implied == PHASE_RUNNABLE)
+		member->wait_flags = WAIT_RUNNABLE | (member->wait_flags & (WAIT_KERNEL_THREAD | WAIT_THROTTLED));
+	else
+		member->wait_flags &= ~WAIT_RUNNABLE;
 	member->phase = implied;
 }
 

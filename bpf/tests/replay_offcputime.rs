@@ -24,7 +24,7 @@ mod windows;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use asked::Open;
+use asked::{Open, RUNNABLE};
 use host::machine::{Life, Machine, Thread, play};
 use no_state::play_without_state;
 use oracle::{Bracket, Kind, Logs, Span, offcpu, run_queue};
@@ -149,12 +149,13 @@ fn kernels_that_tell_no_state_are_read() {
     play_without_state("offcputime", assert_the_same);
 }
 
-/// Times of one thread off the CPU, as a tool can know them: how many, ns, and ns of these on a run queue.
+/// Times of one thread off the CPU, as a tool can know them: how many, ns, ns of these on a run queue, and how many for nothing else.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Off {
     count: u64,
     ns: u64,
     queued_ns: u64,
+    ready: u64,
 }
 
 impl Off {
@@ -165,11 +166,12 @@ impl Off {
     }
 
     fn told(machine: &Machine, tid: u32, is_open: bool) -> Self {
-        let [count, ns, queued_ns] = machine.host.told("host_off", (tid, is_open));
+        let [count, ns, queued_ns, ready] = machine.host.told("host_off", (tid, is_open));
         Self {
             count,
             ns,
             queued_ns,
+            ready,
         }
     }
 }
@@ -224,6 +226,10 @@ impl Known {
                 &mut known.open
             };
             sums.add(&(from..end_ns), queued.unwrap_or(end_ns).min(end_ns));
+            // One that is new in the window has never waited for anything else.
+            let is_new = from == life.begin_ns;
+            let was_ready = was_runnable || is_first && waked.is_none();
+            sums.ready += u64::from(is_new || was_ready);
         }
         known
     }
@@ -281,6 +287,7 @@ fn assert_window(machine: &Machine, window: Range<u64>, seed: u64) {
                 phases_ns += closed.phase_ns;
                 let off_ns = closed.blocked_ns + closed.runqueue_ns;
                 open.count += u64::from(off_ns > 0);
+                open.ready += u64::from(off_ns > 0 && closed.wait_flags & RUNNABLE != 0);
                 open.ns += off_ns;
                 open.queued_ns += closed.runqueue_ns;
             }

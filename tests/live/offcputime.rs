@@ -1,6 +1,10 @@
 //! offcputime against a log of the kernel's own events, and what programs say they waited for.
 
+use std::collections::HashSet;
+use std::{fs, io};
+
 use crate::cgroup::Cgroup;
+use crate::kernel::until;
 use crate::lockstat_user::locks;
 use crate::off_cpu::{Times, assert_all_off, sees_hidden, stacks};
 use crate::prelude::*;
@@ -203,4 +207,62 @@ fn a_server_is_idle_where_its_client_has_sent_nothing_and_not_in_its_database() 
         assert_idle("client", false, false);
         assert_idle("database", false, false);
     }
+}
+
+const BRISK: &str = include_str!("../workloads/locks/brisk.c");
+
+/// The loop waits for microseconds in either case, if the other thread has not been faster.
+#[test]
+fn an_event_loop_is_idle_however_often_it_is_asked_and_not_where_it_passes_a_token() {
+    let _machine = Machine::alone();
+    for (kind, is_idle) in [("socket", true), ("eventfd", false)] {
+        let (report, _) = traced("offcputime", "-m 0", locks(BRISK, "").start(kind));
+        let stacks = list(&report, "stacks").iter();
+        let is_loops = |stack: &&Value| stack["comm"] == "loop" && stack["reason"] == "epoll";
+        let waits: Vec<&Value> = stacks.filter(is_loops).collect();
+        let blocked_ns = |stack: &&Value| stack["values"][0].as_u64();
+        let blocked_ns: u64 = waits.iter().filter_map(blocked_ns).sum();
+        let count = sum(waits.iter().copied(), "count");
+        assert!(count >= 1_000, "{kind}: {count}");
+        assert!(
+            blocked_ns / count < 100_000,
+            "{kind}: {blocked_ns} ns of {count}"
+        );
+        let is_as_told = |stack: &&Value| (stack["idle"] == true) == is_idle;
+        assert!(waits.iter().all(is_as_told), "{kind}: {waits:#?}");
+    }
+}
+
+/// None of them blocks. What began before tracing does not begin with a wait for something else.
+#[test]
+fn threads_that_are_ready_when_tracing_begins_wait_for_a_cpu_alone() {
+    let _machine = Machine::alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let word = dir.path().join("word");
+    let options = "--threads 6 --cpu 0 --seconds 0.1 --word";
+    let mut workload = Workload::start("spinner", format!("{options} {}", word.display()));
+    let pid = workload.pid();
+    workload.go();
+    let is_ready = |task: io::Result<fs::DirEntry>| {
+        let path = task.expect("a task").path().join("stat");
+        fs::read_to_string(path).is_ok_and(|stat| stat.contains(") R "))
+    };
+    until("six are ready", || {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("tasks");
+        tasks.map(is_ready).filter(|is_ready| *is_ready).count() == 6
+    });
+    let report = Tool::run("offcputime", format!("-j -m 0 -p {pid} 0.3")).report();
+    fs::write(&word, "").expect("a file");
+    workload.results();
+    workload.finish();
+    let stacks = list(&report, "stacks").iter();
+    let spinners: Vec<&Value> = stacks
+        .filter(|stack| stack["tid"].as_u64() != Some(pid.into()))
+        .collect();
+    let others = spinners
+        .iter()
+        .filter(|stack| stack["reason"] != "preempted");
+    assert_eq!(others.count(), 0, "{spinners:#?}");
+    let tids: HashSet<u64> = spinners.iter().map(|stack| number(stack, "tid")).collect();
+    assert_eq!(tids.len(), 6, "{report:#}");
 }

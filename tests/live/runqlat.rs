@@ -139,6 +139,12 @@ fn spinners_until(threads: u32, word: &Path) -> Workload {
     Workload::start("spinner", format!("{options} {}", word.display()))
 }
 
+/// It is the group's, and was used up in so many periods at most.
+fn assert_used_up(quota: &Value, cgroup: &Cgroup, most: u64) {
+    assert_eq!(quota["cgroup"], cgroup.path());
+    assert_within("periods", number(quota, "used_up"), 10..=most, quota);
+}
+
 fn assert_quota_is_named(threads: u32) {
     let dir = tempfile::tempdir().expect("a directory");
     let word = dir.path().join("word");
@@ -151,19 +157,20 @@ fn assert_quota_is_named(threads: u32) {
     let other = Tool::attached("runqlat", format!("-j -p {}", std::process::id()));
     let by_name = Tool::attached("runqlat", "--comm spinner*");
     let whole = Tool::attached("runqlat", "-j");
+    let waits = Tool::attached("offcputime", format!("-j -p {pid}"));
     workload.go();
     until("20 periods", || cgroup.throttled_periods() >= before + 20);
     fs::write(&word, "").expect("a file");
     workload.results();
     let (text, report) = (text.end().stdout, json.end().report());
-    let (of_others, whole) = (other.end().report(), whole.end().report());
+    let [of_others, whole, waits] = [other, whole, waits].map(|tool| tool.end().report());
     let by_name = by_name.end().stdout;
     let most = cgroup.throttled_periods() - before;
     let head = format!(
         "threads waited for want of CPU quota of {}:\n  5.00 ms per 50.0 ms, used up in ",
         cgroup.path()
     );
-    let path = cgroup.path().to_owned();
+    let path = cgroup.path();
     workload.finish();
     for text in [&text, &by_name] {
         assert!(text.starts_with(&head), "{text}");
@@ -182,8 +189,9 @@ fn assert_quota_is_named(threads: u32) {
         is_said(format!("-p {pid}")) || is_said(format!("--cgroup {path}")),
         "{text}"
     );
+    assert_used_up(only(&waits, "quotas"), &cgroup, most);
     let quota = only(&report, "quotas");
-    assert_within("periods", number(quota, "used_up"), 10..=most, quota);
+    assert_used_up(quota, &cgroup, most);
     let waited = number(only(&report, "groups"), "sum_ns");
     let throttled = number(quota, "throttled_ns");
     // All threads wait while their CPU stands still.
@@ -198,8 +206,7 @@ fn assert_quota_is_named(threads: u32) {
     assert_eq!(number(&of_others, "without_quota.waits"), 0, "{of_others}");
     assert_each_wait_is_for_one(&report);
     let mut quotas = list(&whole, "quotas").iter();
-    let own = quotas.find(|quota| quota["cgroup"] == path.as_str());
-    let own = own.unwrap_or_else(|| panic!("{whole}"));
-    assert_within("periods", number(own, "used_up"), 10..=most, own);
+    let own = quotas.find(|quota| quota["cgroup"] == path);
+    assert_used_up(own.unwrap_or_else(|| panic!("{whole}")), &cgroup, most);
     assert!(number(&whole, "without_quota.waits") >= 10, "{whole}");
 }

@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 
-use profile::model::Profile;
+use profile::model::{Profile, Task};
 use profile::text::{WIDTH, comm, round_percent, sentence};
-use profile::units;
+use profile::{reasons, units};
 
 use crate::offcputime::args::Args;
 use crate::offcputime::harvest::Accounting;
 
 /// A wait for a time of its own choice is for nobody.
 pub(crate) const SLEEP: &str = "sleep";
+/// A wait for CPU quota is behind nobody.
+pub(crate) const THROTTLED: &str = "throttled";
 
 /// Times of threads that were not idle, ns.
 #[derive(Default)]
@@ -34,30 +36,44 @@ impl<'a> Waits<'a> {
             ..Self::default()
         };
         for sample in &profile.samples {
-            let (task, ns) = (&sample.task, sample.total());
+            let task = &sample.task;
+            let [ns, cpu_ns] = reasons::parts(profile, sample.reason, &sample.values);
             if task.tid == task.tgid {
                 let name = (task.tgid, &*task.comm);
-                add(waits.by_first.entry(name).or_default(), ns);
+                add(waits.by_first.entry(name).or_default(), sample.total());
             }
+            // A thread that had nothing to do has something when it is woken.
+            waits.add(reasons::CPU, task, cpu_ns);
             if sample.idle {
                 add(&mut waits.idle_ns, ns);
-                continue;
+            } else {
+                waits.add(sample.reason.unwrap_or("other"), task, ns);
             }
-            let reason = sample.reason.unwrap_or("other");
-            add(&mut waits.all_ns, ns);
-            add(waits.by_reason.entry(reason).or_default(), ns);
-            add(waits.by_process.entry((reason, task.tgid)).or_default(), ns);
-            let names = waits.by_name.entry((reason, task.tgid)).or_default();
-            add(names.entry(&*task.comm).or_default(), ns);
         }
         waits
     }
 
-    /// The reason with most time but sleep.
+    fn add(&mut self, reason: &'a str, task: &'a Task, ns: u64) {
+        if ns == 0 {
+            return;
+        }
+        add(&mut self.all_ns, ns);
+        add(self.by_reason.entry(reason).or_default(), ns);
+        add(self.by_process.entry((reason, task.tgid)).or_default(), ns);
+        let names = self.by_name.entry((reason, task.tgid)).or_default();
+        add(names.entry(&*task.comm).or_default(), ns);
+    }
+
+    /// The reason with most time but sleep; time in the run queue is for a CPU, whatever was waited for before.
     pub(crate) fn reason(&self) -> Option<(&'a str, u64)> {
         let reasons = self.by_reason.iter().map(|(reason, ns)| (*reason, *ns));
         let waits = reasons.filter(|(reason, ns)| *reason != SLEEP && *ns > 0);
         waits.max_by_key(|(reason, ns)| (*ns, *reason))
+    }
+
+    /// All of a reason's time.
+    pub(crate) fn ns(&self, reason: &str) -> u64 {
+        self.by_reason.get(reason).copied().unwrap_or_default()
     }
 
     /// The process with most of a reason's time.
@@ -146,8 +162,8 @@ fn for_what(reason: &str) -> &'static str {
         "kernel-work" => "for work in the kernel",
         "sleep" => "by its own choice",
         "wait" => "for a child or a signal",
-        "preempted" => "for a CPU after preemption",
-        "throttled" => "for CPU quota",
+        reasons::CPU => "for a CPU",
+        THROTTLED => "for CPU quota",
         "stopped" => "stopped by a signal or a debugger",
         _ => "for something else",
     }
@@ -157,7 +173,7 @@ fn for_what(reason: &str) -> &'static str {
 pub(crate) fn answer(args: &Args, profile: &Profile, accounting: &Accounting) -> Vec<String> {
     let waits = Waits::of(profile);
     let (reason, ns) = waits.reason().unwrap_or_default();
-    let slept_ns = waits.by_reason.get(SLEEP).copied().unwrap_or_default();
+    let slept_ns = waits.ns(SLEEP);
     if waits.are_few(args, accounting) {
         let threads = units::counted(accounting.threads, "threads");
         let share = round_percent(waits.idle_ns, accounting.lifetime_ns);
@@ -174,7 +190,12 @@ pub(crate) fn answer(args: &Args, profile: &Profile, accounting: &Accounting) ->
         } else {
             "they"
         };
-        let more = format!("more than {who} waited for others;");
+        let end = if waits.all_ns.max(waits.idle_ns) > 0 {
+            ";"
+        } else {
+            ""
+        };
+        let more = format!("more than {who} waited for others{end}");
         lines = sentence(&[ran, more], "", WIDTH);
     }
     let mut parts = Vec::new();

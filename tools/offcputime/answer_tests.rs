@@ -4,6 +4,7 @@ use clap::Parser;
 use profile::model::{Sample, Task};
 
 use super::*;
+use crate::offcputime::report::VALUES;
 
 fn sample(comm: &str, tgid: u32, tid: u32, reason: &'static str, ms: u64) -> Sample {
     Sample {
@@ -23,10 +24,17 @@ fn sample(comm: &str, tgid: u32, tid: u32, reason: &'static str, ms: u64) -> Sam
     }
 }
 
+/// The same, of which it could have run for some time.
+fn queued(mut sample: Sample, ms: u64) -> Sample {
+    let ns = ms * 1_000_000;
+    sample.values = vec![sample.values[0] - ns, ns];
+    sample
+}
+
 fn first_lines(samples: Vec<Sample>, oncpu_ms: u64) -> String {
     let profile = Profile {
         tool: "offcputime",
-        values: Vec::new(),
+        values: VALUES.to_vec(),
         samples,
         duration_ns: 1,
     };
@@ -110,6 +118,10 @@ fn time_on_cpus_comes_first_where_it_is_more() {
          cc 7 waited 2.00 thread-seconds in page faults, \
          100% of off-CPU time not idle"
     );
+    assert_eq!(
+        first_lines(Vec::new(), 5_000),
+        "6 threads ran for 5.00 thread-seconds, more than they waited for others"
+    );
 }
 
 #[test]
@@ -129,10 +141,37 @@ fn who_waits_for_nobody_is_said_to_sleep_or_to_be_idle() {
 }
 
 #[test]
+fn time_in_the_run_queue_is_for_a_cpu_whatever_was_waited_for_before() {
+    // Of fio's time beside a load, most is not for its disk.
+    let fio = queued(sample("fio", 8, 8, "block-io", 1_420), 1_190);
+    let preempted = sample("stress", 9, 9, "preempted", 100);
+    let said = "fio 8 and 1 other process waited 1.29 thread-seconds for a CPU,\n  \
+                85% of off-CPU time not idle";
+    assert_eq!(first_lines(vec![fio, preempted], 0), said);
+    // An event loop that is ready to run has something to do.
+    let mut idle = queued(sample("server", 7, 7, "epoll", 9_000), 300);
+    idle.idle = true;
+    let disk = sample("dd", 6, 6, "block-io", 100);
+    assert_eq!(
+        first_lines(vec![idle, disk.clone()], 0),
+        "server 7 waited 300 ms of thread time for a CPU, 75% of off-CPU time not idle"
+    );
+    // Whoever lacks quota does so in the run queue.
+    let throttled = queued(sample("app", 5, 5, "throttled", 200), 200);
+    assert_eq!(
+        first_lines(vec![throttled, disk], 0),
+        "app 5 waited 200 ms of thread time for CPU quota, 67% of off-CPU time not idle"
+    );
+}
+
+#[test]
 fn every_reason_has_words_of_its_own() {
-    let words = profile::reasons::WORDS.map(for_what);
+    let words = reasons::WORDS.map(|reason| match reason {
+        "preempted" => for_what(reasons::CPU),
+        reason => for_what(reason),
+    });
     let different: std::collections::HashSet<&str> = words.into();
-    assert_eq!(different.len(), profile::reasons::WORDS.len());
+    assert_eq!(different.len(), reasons::WORDS.len());
 }
 
 #[test]

@@ -174,6 +174,20 @@ impl Args {
     }
 }
 
+impl Args {
+    /// Options that were given and leave out waits: `-m 5 and --state 2`; `None`: only the default does.
+    pub(crate) fn leaving_out(&self) -> Option<String> {
+        let least = Some(self.min_block_time).filter(|us| *us > DEFAULT_MIN_US);
+        let options = [
+            least.map(|us| format!("-m {us}")),
+            self.max_block_time.map(|us| format!("-M {us}")),
+            self.state.map(|mask| format!("--state {mask}")),
+        ];
+        let options: Vec<String> = options.into_iter().flatten().collect();
+        (!options.is_empty()).then(|| options.join(" and "))
+    }
+}
+
 impl Options for Args {
     const NAME: &'static str = "offcputime";
     const NEEDS: &'static [Need] = &NEEDS;

@@ -15,6 +15,7 @@ use loader::{maps, section};
 use session::Setup;
 use session::closing::Closing;
 use session::progress::State;
+use session::quotas::Quotas;
 use session::sampling::{Collector, Sampled};
 use stacks::StackTable;
 use symbols::Origin;
@@ -22,6 +23,7 @@ use symbols::Origin;
 use crate::offcputime::args::Args;
 use crate::offcputime::harvest::{self, Harvest};
 use crate::offcputime::open::{self, Open};
+use crate::offcputime::quota;
 use crate::offcputime::report;
 use crate::offcputime::sampled::{GATED, Sums};
 
@@ -34,6 +36,8 @@ pub struct Offcputime<'a> {
     meter: &'a Meter,
     /// What it has seen.
     sums: Sums,
+    /// CPU quotas, when its first window was about to open.
+    quotas: Quotas,
     /// From the report on.
     closing: Option<Closing>,
 }
@@ -63,6 +67,7 @@ impl Sampled for Args {
             reseeding: Reseeding::default(),
             meter: setup.meter,
             sums: Sums::default(),
+            quotas: Quotas::default(),
             closing: None,
         })
     }
@@ -91,6 +96,8 @@ impl Offcputime<'_> {
             harvest.estimates = None;
         }
         harvest.count_losses(&self.skel, &self.stacks)?;
+        let is_choice = !self.args.targets.are_all();
+        harvest.quotas = quota::used_up(&self.quotas, &harvest.rows, is_choice);
         Ok(harvest)
     }
 }
@@ -129,6 +136,9 @@ impl Windowed for Offcputime<'_> {
     }
 
     fn prepare(&mut self, first: bool) -> Result<()> {
+        if first {
+            self.quotas = Quotas::take();
+        }
         if self.args.budget.is_limited() {
             let waiting = iterate::run(self.skel.links.open_members.as_ref())?;
             let known = &mut self.sums.known;

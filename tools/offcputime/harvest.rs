@@ -19,6 +19,7 @@ use loader::section;
 use profile::losses::Losses;
 use profile::model::Task;
 use session::progress::State;
+use session::quotas::UsedUp;
 use stacks::StackTable;
 
 use crate::offcputime::args::Args;
@@ -109,6 +110,8 @@ pub struct Harvest {
     pub open: u64,
     /// Where not everything was looked at.
     pub estimates: Option<Estimates>,
+    /// Groups whose CPU quota threads lacked.
+    pub quotas: Vec<UsedUp>,
 }
 
 /// How sure the totals are.
@@ -138,6 +141,7 @@ impl Harvest {
             window: Edges { start_ns, end_ns },
             open: 0,
             estimates: None,
+            quotas: Vec::new(),
         };
         let entries = maps::drain::<offcputime_key, offcputime_value>(&skel.maps.offcpu_time)?;
         harvest.rows.extend(

@@ -16,6 +16,7 @@ mod idle;
 mod losses;
 mod next;
 mod open;
+mod quota;
 mod report;
 mod sampled;
 

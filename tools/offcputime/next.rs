@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 
 use profile::model::{Profile, Sample};
+use profile::reasons::CPU;
 use session::chosen;
 use session::next::{Step, is_plain};
+use session::quotas::UsedUp;
 
-use crate::offcputime::answer::Waits;
+use crate::offcputime::answer::{THROTTLED, Waits};
 use crate::offcputime::args::Args;
 use crate::offcputime::harvest::Accounting;
 
@@ -18,17 +20,17 @@ const DATABASE_LOCK: &str = "ProcSleep";
 pub(crate) fn next(
     args: &Args,
     profile: &Profile,
-    accounting: &Accounting,
+    (accounting, quotas): (&Accounting, &[UsedUp]),
     is_there: fn(u32) -> bool,
 ) -> String {
-    let found = step(args, profile, accounting, is_there);
+    let found = step(args, profile, (accounting, quotas), is_there);
     found.unwrap_or_else(|| Step::Shortages.line(""))
 }
 
 fn step(
     args: &Args,
     profile: &Profile,
-    accounting: &Accounting,
+    (accounting, quotas): (&Accounting, &[UsedUp]),
     is_there: fn(u32) -> bool,
 ) -> Option<String> {
     let waits = Waits::of(profile);
@@ -41,6 +43,9 @@ fn step(
         return Some(Step::CpuTime.line(&target));
     }
     let pid = waits.process(reason)?;
+    if let Some(quota) = quotas.first().filter(|_| reason == THROTTLED) {
+        return Some(quota.next(Some(pid).filter(|pid| is_there(*pid)), &args.targets));
+    }
     let comm = waits.name(reason, pid)?;
     // Others of its name may come where a process has ended, and those of a database have the lock.
     let of_name = |step: Step| is_plain(comm).then(|| step.line(&format!("--comm {comm}")));
@@ -49,7 +54,7 @@ fn step(
         "block-io" => Step::Disks,
         "futex" | "lock" | "file-lock" | "semaphore" => Step::Locks,
         "page-fault" => Step::MajorFaults,
-        "preempted" | "throttled" => Step::RunQueue,
+        CPU | THROTTLED => Step::RunQueue,
         _ if is_database_lock(profile, reason, pid) => return of_name(Step::Locks),
         _ if args.waker => {
             let waker = waker(profile, reason, |waker| waker != pid && is_there(waker))?;
@@ -147,6 +152,10 @@ mod tests {
     }
 
     fn line(args: &Args, samples: &[Sample], oncpu_ns: u64) -> String {
+        line_with(args, samples, oncpu_ns, &[])
+    }
+
+    fn line_with(args: &Args, samples: &[Sample], oncpu_ns: u64, quotas: &[UsedUp]) -> String {
         let profile = Profile {
             tool: "offcputime",
             values: Vec::new(),
@@ -157,7 +166,7 @@ mod tests {
             oncpu_ns,
             ..Accounting::default()
         };
-        let line = next(args, &profile, &accounting, |pid| pid != 0);
+        let line = next(args, &profile, (&accounting, quotas), |pid| pid != 0);
         let command = line.strip_prefix("next: ").expect("a command");
         command.split("   #").next().expect("its end").to_owned()
     }
@@ -239,7 +248,14 @@ mod tests {
         let mut wait = sample(4, "epoll", 9, false);
         wait.user = [frame("main"), frame(DATABASE_LOCK)].into();
         assert_eq!(command(&[wait], 0), "lockstat --comm a 10");
-        let quota = [sample(4, "throttled", 9, false)];
-        assert_eq!(command(&quota, 0), "runqlat -p 4 5 1");
+        for reason in ["throttled", "preempted"] {
+            let ready = [sample(4, reason, 9, false), sample(5, "socket", 8, false)];
+            assert_eq!(command(&ready, 0), "runqlat -p 4 5 1");
+        }
+        let quotas = [UsedUp::default()];
+        let args = Args::parse_from(["offcputime"]);
+        let throttled = [sample(4, "throttled", 9, false)];
+        let line = line_with(&args, &throttled, 0, &quotas);
+        assert_eq!(line, "profile -p 4 10", "of a group that is no target");
     }
 }

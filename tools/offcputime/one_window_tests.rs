@@ -76,6 +76,7 @@ fn part(rng: &mut Rng, window: Edges) -> Harvest {
         losses: Losses::default(),
         window,
         estimates: None,
+        quotas: Vec::new(),
     }
 }
 

@@ -1,11 +1,13 @@
 //! What offcputime says: a profile out of plain rows, in each format.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use budget::Estimate;
 use budget::cost::Cost;
+use host::procs;
 use profile::folded::{self, FoldedOptions, Idle, Written};
 use profile::frame::Frame;
 use profile::listing::{self, ListOptions};
@@ -17,17 +19,18 @@ use serde_json::{Map, Value, json};
 use session::closing::{self, Closing};
 use session::output::Format;
 use session::program;
+use session::quotas::UsedUp;
 use stacks::StackTable;
 
 use crate::offcputime::answer::answer;
 use crate::offcputime::args::Args;
 use crate::offcputime::harvest::{Accounting, Estimates, Harvest, Row};
-use crate::offcputime::{idle, next};
+use crate::offcputime::{idle, next, quota};
 
 /// Stacks that people are shown.
 const TOP: usize = 10;
 
-const VALUES: [ValueType; 2] = [
+pub(crate) const VALUES: [ValueType; 2] = [
     ValueType {
         name: "blocked",
         unit: "ns",
@@ -63,7 +66,7 @@ pub(crate) fn report(
         let written = program::unless_closed(written.context("write to stdout"), 0);
         dropped = dropped.max(written?);
     }
-    Ok(closing(harvest, &profile, stacks, cost, dropped))
+    Ok(closing(args, harvest, &profile, stacks, (cost, dropped)))
 }
 
 /// Parts of the names of functions that wait for a condition variable.
@@ -83,9 +86,17 @@ fn has_left(row: &Row, stacks: &mut StackTable) -> bool {
 
 fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profile {
     let depths: Vec<Option<usize>> = harvest.rows.iter().map(|row| depth(row, stacks)).collect();
-    let idle = idle::mark(&harvest.rows, &depths, !args.targets.are_all(), |row| {
-        has_left(row, stacks)
-    });
+    let mut servers = HashMap::new();
+    let idle = idle::mark(
+        &harvest.rows,
+        &depths,
+        !args.targets.are_all(),
+        |row| has_left(row, stacks),
+        |tgid| {
+            let is_server = || procs::watches_sockets(tgid);
+            *servers.entry(tgid).or_insert_with(is_server)
+        },
+    );
     let samples = harvest.rows.iter().zip(idle).map(|(row, idle)| Sample {
         task: row.task.clone(),
         reason: Some(row.wait.reason().name()),
@@ -177,20 +188,22 @@ fn write_human(
     for line in lines {
         writeln!(out, "{line}")?;
     }
+    quota::write(profile, &harvest.quotas, out)?;
     writeln!(out)?;
     match (profile.samples.is_empty(), accounting.filtered) {
         (false, _) => write_waits(args, profile, out)?,
         (true, 0) => writeln!(out, "No thread waited.")?,
         (true, n) => {
             let waits = units::counted(n, "waits");
-            let what = match args.sees_all_waits() {
-                true => "all were below 1 us",
-                false => "-m, -M or --state left out all",
+            let what = match args.leaving_out() {
+                None => "all were below 1 us (-m 0 shows them)".to_owned(),
+                Some(options) => format!("{options} left out all"),
             };
             writeln!(out, "No wait is left of {waits}: {what}.")?;
         }
     }
-    let next = next::next(args, profile, accounting, session::next::is_there);
+    let known = (accounting, &harvest.quotas[..]);
+    let next = next::next(args, profile, known, session::next::is_there);
     writeln!(out, "\n{next}")
 }
 
@@ -206,6 +219,9 @@ fn write_waits(args: &Args, profile: &Profile, out: &mut impl Write) -> io::Resu
         whole: args.common.verbose,
         color: args.common.uses_color(),
     };
+    if options.idle == Idle::Only && !profile.samples.iter().any(|sample| sample.idle) {
+        return writeln!(out, "No thread waited with nothing to do.");
+    }
     listing::write(profile, &options, out)
 }
 
@@ -261,6 +277,8 @@ fn extra(harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<String, Value
             json!({"unit": "ns", "oncpu": errors.oncpu.to_json(), "runqueue": errors.runqueue.to_json(), "blocked": errors.blocked.to_json()}),
         );
     }
+    let quotas = harvest.quotas.iter().map(UsedUp::to_json);
+    extra.insert("quotas".into(), quotas.collect());
     extra.insert("losses".into(), harvest.losses.to_json());
     extra.insert("cost".into(), cost.to_json());
     extra
@@ -282,18 +300,21 @@ fn accounting_json(accounting: &Accounting, open: u64) -> Value {
 
 /// `dropped_ns`: time that has no line because it rounds to 0 us.
 fn closing(
+    args: &Args,
     harvest: &Harvest,
     profile: &Profile,
     stacks: &StackTable,
-    cost: &Cost,
-    dropped_ns: u64,
+    (cost, dropped_ns): (&Cost, u64),
 ) -> Closing {
     let accounting = &harvest.accounting;
     let mut notes = Vec::new();
     if accounting.filtered > 0 {
         let waits = units::counted(accounting.filtered, "waits");
         let time = units::duration(accounting.filtered_ns);
-        notes.push(format!("left out by -m, -M or --state: {waits}, {time}"));
+        notes.push(match args.leaving_out() {
+            None => format!("left out below 1 us: {waits}, {time} (-m 0 shows them)"),
+            Some(options) => format!("left out by {options}: {waits}, {time}"),
+        });
     }
     if dropped_ns > 0 {
         let time = units::duration(dropped_ns);

@@ -42,6 +42,18 @@ fn what_is_not_sure_is_said_in_words() {
     );
 }
 
+fn harvest_of(accounting: Accounting) -> Harvest {
+    Harvest {
+        rows: Vec::new(),
+        accounting,
+        losses: Losses::default(),
+        window: Edges::default(),
+        open: 0,
+        estimates: None,
+        quotas: Vec::new(),
+    }
+}
+
 #[test]
 fn no_line_is_too_long_whatever_the_names_are() {
     let accounting = Accounting {
@@ -52,14 +64,8 @@ fn no_line_is_too_long_whatever_the_names_are() {
         blocked_ns: LONG_NS,
         ..Accounting::default()
     };
-    let mut harvest = Harvest {
-        rows: Vec::new(),
-        accounting,
-        losses: Losses::default(),
-        window: Edges::default(),
-        open: MANY,
-        estimates: None,
-    };
+    let mut harvest = harvest_of(accounting);
+    harvest.open = MANY;
     let samples = reasons::WORDS.iter().flat_map(|reason| {
         COMMS.map(|comm| Sample {
             task: Task {
@@ -104,4 +110,116 @@ fn no_line_is_too_long_whatever_the_names_are() {
         write_human(&args, &harvest, &profile, &mut out).expect("a vector");
         assert_narrow(&String::from_utf8(out).expect("text"));
     }
+}
+
+#[test]
+fn a_quota_that_threads_lacked_is_named_behind_their_answer() {
+    let sample = |reason, ns| Sample {
+        task: Task {
+            comm: "app".into(),
+            tgid: 7,
+            tid: 7,
+        },
+        reason: Some(reason),
+        user: [].into(),
+        user_end: None,
+        kernel: [].into(),
+        waker: None,
+        idle: false,
+        count: 1,
+        values: vec![0, ns],
+    };
+    let of = |samples: Vec<Sample>| {
+        let profile = Profile {
+            tool: "offcputime",
+            values: VALUES.to_vec(),
+            samples,
+            duration_ns: 1,
+        };
+        let group = UsedUp {
+            path: "/cg/cpu/pod".into(),
+            quota_ns: 5_000_000,
+            period_ns: 50_000_000,
+            periods: 20,
+            used_up: 18,
+            throttled_ns: 810_000_000,
+            ..UsedUp::default()
+        };
+        let mut out = Vec::new();
+        quota::write(&profile, &[group.clone(), group], &mut out).expect("a vector");
+        String::from_utf8(out).expect("text")
+    };
+    let said = "threads waited for want of CPU quota of /cg/cpu/pod:\n  \
+                5.00 ms per 50.0 ms, used up in 18 of 20 periods, 810 ms in all\n  \
+                (and of 1 more group)\n";
+    let throttled = || sample("throttled", 900);
+    assert_eq!(of(vec![throttled()]), said);
+    assert_eq!(of(vec![throttled(), sample("preempted", 80_000)]), said);
+    assert_eq!(of(vec![throttled(), sample("preempted", 90_000)]), "");
+    assert_eq!(of(vec![sample("preempted", 90_000)]), "");
+}
+
+/// A report of one process's waits: for that, so long, and idle or not.
+fn report_of(options: &str, waits: &[(&'static str, u64, bool)], filtered: u64) -> String {
+    let samples = waits.iter().map(|(reason, ns, idle)| Sample {
+        task: Task {
+            comm: "app".into(),
+            tgid: 7,
+            tid: 7,
+        },
+        reason: Some(reason),
+        user: [].into(),
+        user_end: None,
+        kernel: [].into(),
+        waker: None,
+        idle: *idle,
+        count: 1,
+        values: vec![*ns, 0],
+    });
+    let profile = Profile {
+        tool: "offcputime",
+        values: VALUES.to_vec(),
+        samples: samples.collect(),
+        duration_ns: 1_000_000,
+    };
+    let harvest = harvest_of(Accounting {
+        threads: 1,
+        filtered,
+        ..Accounting::default()
+    });
+    let args = Args::parse_from(options.split_whitespace());
+    let mut out = Vec::new();
+    write_human(&args, &harvest, &profile, &mut out).expect("a vector");
+    String::from_utf8(out).expect("text")
+}
+
+#[test]
+fn an_empty_report_says_what_left_its_waits_out() {
+    for (options, said) in [
+        ("offcputime", "all were below 1 us (-m 0 shows them)"),
+        ("offcputime -m 500", "-m 500 left out all"),
+        (
+            "offcputime -m 5 -M 9 --state 2",
+            "-m 5 and -M 9 and --state 2 left out all",
+        ),
+    ] {
+        let report = report_of(options, &[], 3);
+        let line = format!("\n\nNo wait is left of 3 waits: {said}.\n\nnext: ");
+        assert!(report.contains(&line), "{report}");
+    }
+    assert!(report_of("offcputime", &[], 0).contains("\n\nNo thread waited.\n\n"));
+}
+
+#[test]
+fn a_list_without_stacks_leaves_no_gap() {
+    let idle = [("poll", 900, true)];
+    let report = report_of("offcputime", &idle, 0);
+    assert!(
+        report.contains(" idle: 1 thread\n\n[idle] 900 ns in 1 thread"),
+        "{report}"
+    );
+    let busy = [("poll", 900, false)];
+    let report = report_of("offcputime --idle only", &busy, 0);
+    let line = "\n\nNo thread waited with nothing to do.\n\nnext: ";
+    assert!(report.contains(line), "{report}");
 }

@@ -145,6 +145,7 @@ impl Sums {
             losses,
             window,
             open: self.open,
+            quotas: Vec::new(),
             estimates: Some(Estimates {
                 oncpu: self.oncpu.estimate(scale),
                 runqueue: self.runqueue.estimate(scale),
@@ -245,6 +246,7 @@ mod tests {
             window: Edges::default(),
             open: 0,
             estimates: None,
+            quotas: Vec::new(),
         }
     }
 

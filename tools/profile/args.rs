@@ -9,6 +9,7 @@ use budget::Budget;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use host::privileges::{Capabilities, FOR_PROBES};
+use profile::units;
 use profile::write::Format as FileFormat;
 use session::needs;
 use session::options::{Common, Stacks};
@@ -189,8 +190,14 @@ impl Args {
             (Rate::Hertz(hertz), _) => format!("{what} at {hertz} Hz"),
             (Rate::Every(1), None) => what,
             (Rate::Every(1), Some(weight)) => format!("{what} by {weight}"),
-            (Rate::Every(period), None) => format!("{what}, every {period}"),
-            (Rate::Every(period), Some(weight)) => format!("{what} by {weight}, every {period}"),
+            (Rate::Every(period), weight) => {
+                let by = weight.iter().map(|weight| format!(" by {weight}"));
+                let period = match self.event.is_clock() {
+                    true => units::duration(period),
+                    false => format!("{}th", units::count(period)),
+                };
+                format!("{what}{}, every {period}", by.collect::<String>())
+            }
         }
     }
 }

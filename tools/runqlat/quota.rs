@@ -8,8 +8,7 @@ use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::{quota, quota_account};
 use loader::{iterate, maps};
 use profile::units;
-use session::chosen;
-use session::next::{self, Step};
+use session::next;
 use session::quotas::{self, Account, Names, UsedUp};
 
 use crate::runqlat::args::Args;
@@ -79,7 +78,7 @@ pub(crate) fn write(interval: &Interval, out: &mut impl Write) -> Result<()> {
         true => "threads waited",
         false => "some waits are",
     };
-    let Some(quota) = interval.quotas.first() else {
+    if interval.quotas.is_empty() {
         // The kernel counts what is used up when a period ends: in a short interval, none may have.
         let whose = match interval.has_nameless_quota {
             true => " of a group whose name is not known",
@@ -92,28 +91,13 @@ pub(crate) fn write(interval: &Interval, out: &mut impl Write) -> Result<()> {
             "  {waits}, {}",
             units::thread_time(without.sum_ns)
         )?);
-    };
-    let [whose, how] = quota.describe();
-    let time = units::duration(quota.throttled_ns);
-    writeln!(out, "{who} for want of {whose}:")?;
-    writeln!(out, "  {how}, {time} in all")?;
-    Ok(quotas::write_more(interval.quotas.len(), out)?)
+    }
+    Ok(quotas::write(who, &interval.quotas, out)?)
 }
 
 /// The line of the command that tells what spends it.
 pub(crate) fn next(args: &Args, quota: &UsedUp) -> String {
-    let asked = chosen::options(&args.targets, next::is_there);
-    let asked = asked.filter(|asked| !asked.is_empty());
-    let mut there = args
-        .targets
-        .pids
-        .iter()
-        .copied()
-        .filter(|pid| next::is_there(*pid));
-    let target = quota.target(there.next());
-    match target.or(asked) {
-        Some(target) => Step::CpuTime.line_for(&target, "what uses up the quota"),
-        None if quota.is_v2 => Step::Groups.line(""),
-        None => Step::Shortages.line(""),
-    }
+    let mut asked = args.targets.pids.iter().copied();
+    let victim = asked.find(|pid| next::is_there(*pid));
+    quota.next(victim, &args.targets)
 }

@@ -62,9 +62,15 @@ pub(crate) fn write(
 }
 
 pub(crate) fn write_human(args: &Args, interval: &Interval, out: &mut impl Write) -> Result<()> {
-    quota::write(interval, out)?;
+    let is_answer = quota::is_at_fault(interval);
+    if is_answer {
+        quota::write(interval, out)?;
+    }
     for line in answer::answer(interval) {
         writeln!(out, "{line}")?;
+    }
+    if !is_answer {
+        quota::write(interval, out)?;
     }
     let cgroups = if args.group() == Group::Cgroup {
         cgroups::paths()
@@ -147,7 +153,7 @@ fn write_culprits(interval: &Interval, out: &mut impl Write) -> Result<()> {
     if !rest.is_empty() {
         let caused_ns = rest.iter().map(|culprit| culprit.caused_ns).sum();
         let waits = units::count(rest.iter().map(|culprit| culprit.waits).sum());
-        let who = format!("{} more tasks", rest.len());
+        let who = units::counted(rest.len() as u64, "more tasks");
         table.row([units::duration(caused_ns), share(caused_ns), waits, who]);
     }
     writeln!(out)?;

@@ -77,7 +77,7 @@ fn a_quota_is_named_in_place_of_the_neighbour_where_it_was_the_cause() {
     let next = "profile --comm web 10   # what uses up the quota\n";
     assert!(named.contains(next), "{named}");
     let other = text("", &interval(320 * MS));
-    assert!(other.starts_with("some waits are for want of CPU quota of /cg/pod:\n"));
+    assert!(other.contains("\nsome waits are for want of CPU quota of /cg/pod:\n"));
     let titles =
         "      TIME  SHARE     WAITS  WAITED BEHIND\n    700 ms    88%         9  neighbour ";
     assert!(other.contains(titles), "{other}");

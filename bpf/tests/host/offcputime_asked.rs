@@ -15,7 +15,7 @@ const TICK_NS: u64 = 500_000;
 
 /// `enum wait_flags` of waits.bpf.h.
 pub(crate) const RUNNABLE: u8 = 1;
-const THROTTLED: u8 = 1 << 1;
+pub(crate) const THROTTLED: u8 = 1 << 1;
 const UNINTERRUPTIBLE: u8 = 1 << 2;
 const NOLOAD: u8 = 1 << 3;
 const BLOCK_IO: u8 = 1 << 4;

@@ -8,7 +8,7 @@ use std::ptr;
 use fastrand::Rng;
 use oracle::{Event, Kind, offcpu};
 
-use crate::asked::{KERNEL_THREAD, Open, RUNNABLE, Row, of_thread, said};
+use crate::asked::{KERNEL_THREAD, Open, RUNNABLE, Row, THROTTLED, of_thread, said};
 use crate::host;
 use crate::host::machine::{BEGIN_NS, Machine, State, Thread, play};
 use crate::totals::Losses;
@@ -142,7 +142,11 @@ fn add_window(machine: &Machine, begin_ns: u64, under_way: &HashMap<u32, u8>, tr
                 }
             };
             let flags = match machine.left.get(&(life.tid, from)) {
-                _ if is_first => under_way[&life.tid],
+                // What it had waited for was over when the window began.
+                _ if is_first && queued == from => {
+                    RUNNABLE | under_way[&life.tid] & (KERNEL_THREAD | THROTTLED)
+                }
+                _ if is_first => under_way[&life.tid] & !RUNNABLE,
                 Some(way) => said(life.tid, *way, way.stays),
                 None => RUNNABLE | of_thread(life.tid),
             };

@@ -72,6 +72,41 @@ fn read_status(path: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&status).into_owned())
 }
 
+/// Descriptors of a process that are looked at for epolls, which event loops make early.
+const MOST_DESCRIPTORS: usize = 4_096;
+/// More than an epoll that watches as many has to say.
+const MAX_WATCHED: u64 = 1 << 19;
+
+/// Looks whether an epoll of a process watches a socket; not where it is gone, or may not be looked at.
+pub fn watches_sockets(tgid: u32) -> bool {
+    let links = |name: &str| fs::read_link(format!("/proc/{tgid}/fd/{name}")).ok();
+    let is = |name: &str, kind: &str| {
+        links(name).is_some_and(|to| {
+            to.as_os_str()
+                .as_encoded_bytes()
+                .starts_with(kind.as_bytes())
+        })
+    };
+    let watches = |name: &str| {
+        let mut watched = String::new();
+        let file = File::open(format!("/proc/{tgid}/fdinfo/{name}"));
+        let read = file.and_then(|file| file.take(MAX_WATCHED).read_to_string(&mut watched));
+        let mut lines = watched.lines().filter_map(|line| line.strip_prefix("tfd:"));
+        let is_socket = |line: &str| {
+            let name = line.split_ascii_whitespace().next();
+            name.is_some_and(|name| is(name, "socket:"))
+        };
+        read.is_ok() && lines.any(is_socket)
+    };
+    let descriptors = fs::read_dir(format!("/proc/{tgid}/fd"))
+        .into_iter()
+        .flatten();
+    let mut names = descriptors
+        .take(MOST_DESCRIPTORS)
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.any(|name| is(&name, "anon_inode:[eventpoll]") && watches(&name))
+}
+
 /// Bytes of memory, by name: `MemTotal:`, `MemAvailable:` and so on in `/proc/meminfo`.
 pub fn memory() -> impl Fn(&str) -> Option<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -151,5 +186,26 @@ mod tests {
         assert_eq!(number(text, "Mem"), None);
         assert_eq!(words(text, "Uid:").unwrap().last(), Some("2"));
         assert!(number(&own_status(), "Tgid:") == Some(std::process::id().into()));
+    }
+
+    #[test]
+    fn an_epoll_says_whether_it_watches_a_socket() {
+        use std::os::fd::AsFd;
+        use std::os::unix::net::UnixStream;
+
+        use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create};
+        use rustix::event::{EventfdFlags, eventfd};
+
+        let own = std::process::id();
+        let epoll = create(CreateFlags::CLOEXEC).expect("an epoll");
+        let (data, flags) = (EventData::new_u64(0), EventFlags::IN);
+        let counter = eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
+        add(&epoll, counter.as_fd(), data, flags).expect("it is watched");
+        assert!(!watches_sockets(own));
+        let (socket, _other) = UnixStream::pair().expect("sockets");
+        assert!(!watches_sockets(own), "nobody watches it");
+        add(&epoll, socket.as_fd(), data, flags).expect("it is watched");
+        assert!(watches_sockets(own));
+        assert!(!watches_sockets(0));
     }
 }

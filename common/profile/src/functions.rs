@@ -228,5 +228,11 @@ mod tests {
             said(samples),
             "save has the most: 80.0% of 500 calls of read"
         );
+        let mut hundreds = sample(["main", "load"], 7);
+        hundreds.values = vec![700];
+        assert_eq!(
+            said(vec![hundreds]),
+            "most from load: 100.0% of 7 samples, for 700 calls of read"
+        );
     }
 }

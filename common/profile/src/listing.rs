@@ -9,8 +9,9 @@ use crate::folded::Idle;
 use crate::frame::Frame;
 use crate::heaviest::{Heavy, heaviest, in_view};
 use crate::model::{Profile, Sample, Waker};
+use crate::reasons::parts;
 use crate::style::Style;
-use crate::text::{columns, percent, sentence, wrap};
+use crate::text::{columns, percent, round_percent, sentence, wrap};
 use crate::units;
 
 /// How the list looks.
@@ -55,11 +56,20 @@ pub fn write_within(
 ) -> io::Result<()> {
     let shown = in_view(&profile.samples, options.idle);
     let stacks = heaviest(&shown);
-    let all = sum(stacks.iter().map(Heavy::total));
+    let idle = match options.idle {
+        Idle::Fold => in_view(&profile.samples, Idle::Only),
+        Idle::Show | Idle::Only => Vec::new(),
+    };
+    let idle_parts = [0, 1].map(|at| {
+        let of = |one: &&Sample| parts(profile, one.reason, &one.values)[at];
+        sum(idle.iter().map(of))
+    });
+    let all = sum(stacks.iter().map(Heavy::total).chain([idle_parts[1]]));
     let mut list = List {
         profile,
         options,
         width,
+        is_empty: stacks.is_empty(),
         unit: if options.is_time {
             "ns"
         } else {
@@ -74,9 +84,8 @@ pub fn write_within(
     if !rest.is_empty() {
         list.rest(rest, all)?;
     }
-    let idle = in_view(&profile.samples, Idle::Only);
-    if options.idle == Idle::Fold && !idle.is_empty() {
-        list.idle(&idle)?;
+    if !idle.is_empty() {
+        list.idle(&idle, idle_parts, all)?;
     }
     Ok(())
 }
@@ -89,6 +98,8 @@ struct List<'a, W> {
     profile: &'a Profile,
     options: &'a ListOptions,
     width: usize,
+    /// No stack is in view.
+    is_empty: bool,
     unit: &'static str,
     out: &'a mut W,
 }
@@ -142,6 +153,11 @@ impl<W: Write> List<'_, W> {
         let mut heading = format!("{value}  {share}  {comm} ({whose}{threads})");
         if let Some(reason) = stack.sample.reason {
             heading += &format!("  {reason}");
+            let [for_it, for_cpu] = parts(self.profile, stack.sample.reason, &stack.values);
+            if for_it > 0 && for_cpu > total / 10 {
+                let share = round_percent(for_cpu, total);
+                heading += &format!(", {share} for a CPU");
+            }
         }
         if stack.sample.idle && self.options.idle == Idle::Show {
             heading += "  [idle]";
@@ -218,9 +234,11 @@ impl<W: Write> List<'_, W> {
         Ok(())
     }
 
-    /// A remark below the list, after an empty line.
+    /// A remark below the list, if there is one, after an empty line.
     fn note(&mut self, parts: [String; 2]) -> io::Result<()> {
-        writeln!(self.out)?;
+        if !self.is_empty {
+            writeln!(self.out)?;
+        }
         for line in sentence(&parts, "", self.width) {
             writeln!(self.out, "{line}")?;
         }
@@ -240,15 +258,19 @@ impl<W: Write> List<'_, W> {
         self.note([rest, format!("({how} has all)")])
     }
 
-    fn idle(&mut self, idle: &[&Sample]) -> io::Result<()> {
+    fn idle(&mut self, idle: &[&Sample], [ns, cpu_ns]: [u64; 2], all: u64) -> io::Result<()> {
         let threads: HashSet<(u32, u32)> = idle
             .iter()
             .map(|sample| (sample.task.tgid, sample.task.tid))
             .collect();
-        let value = units::value(sum(idle.iter().map(|sample| sample.total())), self.unit);
+        let value = units::value(ns, self.unit);
         let n = units::count(threads.len() as u64);
         let plural = if threads.len() == 1 { "" } else { "s" };
-        let idle = format!("[idle] {value} in {n} thread{plural} with nothing to do");
+        let mut idle = format!("[idle] {value} in {n} thread{plural} with nothing to do");
+        if cpu_ns > all / 100 {
+            let value = units::value(cpu_ns, self.unit);
+            idle += &format!(", then {value}, {}, for a CPU", round_percent(cpu_ns, all));
+        }
         self.note([idle, "(--idle show lists them)".into()])
     }
 }
@@ -310,6 +332,56 @@ mod tests {
             let found = headings(tasks);
             assert_eq!(found.len(), 1, "{found:?}");
             assert!(found[0].ends_with(&format!("cc1 {whose}")), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn time_in_the_run_queue_is_told_apart() {
+        let sample = |reason, idle, values: [u64; 2]| Sample {
+            task: Task {
+                comm: "fio".into(),
+                tgid: 7,
+                tid: 7,
+            },
+            reason: Some(reason),
+            user: [].into(),
+            user_end: None,
+            kernel: [].into(),
+            waker: None,
+            idle,
+            count: 1,
+            values: values.to_vec(),
+        };
+        let samples = vec![
+            sample("block-io", false, [16, 84]),
+            sample("preempted", false, [0, 60]),
+            sample("epoll", true, [900, 40]),
+        ];
+        let profile = Profile {
+            tool: "offcputime",
+            values: ["blocked", "runqueue"]
+                .map(|name| ValueType { name, unit: "ns" })
+                .to_vec(),
+            samples,
+            duration_ns: 1,
+        };
+        let options = ListOptions {
+            top: 10,
+            idle: Idle::Fold,
+            is_time: true,
+            split: false,
+            whole: false,
+            color: false,
+        };
+        let mut text = Vec::new();
+        write(&profile, &options, &mut text).expect("a vector");
+        let text = String::from_utf8(text).expect("text");
+        for line in [
+            "100 ns  50.0%  fio (pid 7)  block-io, 84% for a CPU  1 wait",
+            "60 ns  30.0%  fio (pid 7)  preempted  1 wait",
+            "[idle] 900 ns in 1 thread with nothing to do, then 40 ns, 20%, for a CPU",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{text}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use crate::model::{Profile, Sample};
+use crate::model::Profile;
 use crate::style::Style;
 use crate::table::{Column, Table};
 use crate::text::percent;
@@ -34,6 +34,26 @@ pub const WORDS: [&str; 21] = [
     "other",
 ];
 
+/// The word for time in the run queue, which is no part of what was waited for before it.
+pub const CPU: &str = "cpu";
+
+/// Name of the value that is time in the run queue.
+const RUN_QUEUE: &str = "runqueue";
+
+/// Time for a reason, and for a CPU, ns, of a sample's values or their sums. Quota is a reason, though who lacks it is in the run queue.
+pub fn parts(profile: &Profile, reason: Option<&str>, values: &[u64]) -> [u64; 2] {
+    let all_ns = values.iter().copied().fold(0, u64::saturating_add);
+    let mut named = profile.values.iter().zip(values);
+    let cpu_ns = match reason {
+        Some("preempted") => all_ns,
+        Some("throttled") => 0,
+        _ => named
+            .find(|(kind, _)| kind.name == RUN_QUEUE)
+            .map_or(0, |(_, ns)| *ns),
+    };
+    [all_ns.saturating_sub(cpu_ns), cpu_ns]
+}
+
 /// Words that a reason needs beside its own.
 fn note(reason: &str) -> &'static str {
     match reason {
@@ -42,7 +62,7 @@ fn note(reason: &str) -> &'static str {
         "kernel-work" => "work in the kernel (close)",
         "sleep" => "for a time of its own choice",
         "wait" => "for a child or a signal",
-        "preempted" => "by others, in the run queue",
+        CPU => "ready, in the run queue",
         "throttled" => "out of CPU quota",
         "device" => "a terminal, or its like",
         "stopped" => "by signal or debugger",
@@ -57,9 +77,9 @@ struct Line {
 }
 
 impl Line {
-    fn add(&mut self, sample: &Sample) {
-        self.ns = self.ns.saturating_add(sample.total());
-        self.waits = self.waits.saturating_add(sample.count);
+    fn add(&mut self, ns: u64, waits: u64) {
+        self.ns = self.ns.saturating_add(ns);
+        self.waits = self.waits.saturating_add(waits);
     }
 
     fn cells(&self, share: String) -> [String; 4] {
@@ -72,8 +92,8 @@ impl Line {
     }
 }
 
-/// Writes a line per reason, longest first, without the waits of idle threads, which have the last one; times in ns are the sum
-/// of all values. Shares are of what is not idle.
+/// Writes a line per reason, longest first, without the waits of idle threads, which have the last one; what all of them waited
+/// for a CPU has a line of its own. Shares are of what is not idle.
 ///
 /// # Errors
 ///
@@ -83,13 +103,18 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     let (mut all, mut idle) = (Line::default(), Line::default());
     let mut idle_threads = BTreeSet::new();
     for sample in &profile.samples {
+        let [ns, cpu_ns] = parts(profile, sample.reason, &sample.values);
+        if cpu_ns > 0 {
+            lines.entry(CPU).or_default().add(cpu_ns, sample.count);
+        }
+        all.add(cpu_ns, 0);
         if sample.idle {
-            idle.add(sample);
+            idle.add(ns, sample.count);
             idle_threads.insert((sample.task.tgid, sample.task.tid));
-        } else {
-            all.add(sample);
+        } else if ns > 0 || cpu_ns == 0 {
+            all.add(ns, sample.count);
             let reason = sample.reason.unwrap_or("other");
-            lines.entry(reason).or_default().add(sample);
+            lines.entry(reason).or_default().add(ns, sample.count);
         }
     }
     let mut lines: Vec<(&str, Line)> = lines.into_iter().collect();

@@ -40,6 +40,12 @@ impl Shares<'_> {
     pub(crate) fn said(&self, value: u64, samples: u64, of: &str) -> String {
         if self.is_sampled {
             let share = percent(samples, self.samples);
+            if self.unit == "count" && self.value > self.samples {
+                // Each of them stands for several.
+                let samples = units::counted(self.samples, "samples");
+                let all = units::counted(self.value, of);
+                return format!("{share} of {samples}, for {all}");
+            }
             return format!("{share} of {}", units::counted(self.samples, of));
         }
         let (share, whole) = (

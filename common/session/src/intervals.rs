@@ -42,7 +42,12 @@ pub(super) fn report_each(
             engine.close_at(end_ns)?;
         }
         let progress = Progress::new(whole.map(Duration::from_nanos), quiet);
-        collect(&mut until, &engine.fds(), &progress, || engine.step())?;
+        let collected = collect(&mut until, &engine.fds(), &progress, || engine.step());
+        if collected.is_err() {
+            // Nobody may read any more: what is said at the end is of the time until now.
+            *end_ns = monotonic_ns();
+        }
+        collected?;
         let is_due = deadline_ns.is_some_and(|deadline| monotonic_ns() >= deadline);
         let over = until.is_interrupted() || is_due;
         engine.report(*end_ns, end_ns)?;

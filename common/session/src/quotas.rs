@@ -14,8 +14,9 @@ use profile::units;
 use serde_json::{Value, json};
 
 use crate::cgroups::{self, MOST_LISTED, by_id, directories, v1_mount};
-use crate::next;
-use crate::targets::cgroup2_mount;
+use crate::chosen;
+use crate::next::{self, Step};
+use crate::targets::{Targets, cgroup2_mount};
 
 /// Columns of a group's name, and of its path.
 const NAME: usize = 32;
@@ -155,6 +156,22 @@ impl Names {
     }
 }
 
+/// Writes what is known of the first of these groups, for want of whose quota some did what `who` says, and how many more there are.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write(who: &str, groups: &[UsedUp], out: &mut impl Write) -> io::Result<()> {
+    let Some(first) = groups.first() else {
+        return Ok(());
+    };
+    let [whose, how] = first.describe();
+    let time = units::duration(first.throttled_ns);
+    writeln!(out, "{who} for want of {whose}:")?;
+    writeln!(out, "  {how}, {time} in all")?;
+    write_more(groups.len(), out)
+}
+
 /// Writes how many of these groups come after the first, if any do.
 ///
 /// # Errors
@@ -249,6 +266,32 @@ impl UsedUp {
             _ => Some(format!("-p {}", tgid?)),
         }
     }
+
+    /// A process in it, or in a group below.
+    fn process(&self) -> Option<u32> {
+        let groups = directories(&self.path, MOST_LISTED).into_iter();
+        let mut lists = groups.map(|path| fs::read_to_string(path.join("cgroup.procs")));
+        lists.find_map(|list| {
+            let list = list.unwrap_or_default();
+            let mut processes = list.lines().filter_map(|id| id.parse().ok());
+            processes.find(|tgid| next::is_there(*tgid))
+        })
+    }
+
+    /// The line of the command that tells what spends it: by the process that waited, if that is known, by what was chosen, or by any
+    /// of its processes.
+    pub fn next(&self, tgid: Option<u32>, targets: &Targets) -> String {
+        let chosen = || {
+            let options = chosen::options(targets, next::is_there);
+            options.filter(|options| !options.is_empty())
+        };
+        let any = || self.target(Some(self.process()?));
+        match self.target(tgid).or_else(chosen).or_else(any) {
+            Some(target) => Step::CpuTime.line_for(&target, "what uses up the quota"),
+            None if self.is_v2 => Step::Groups.line(""),
+            None => Step::Shortages.line(""),
+        }
+    }
 }
 
 /// `None`: it has no account of a quota.
@@ -282,115 +325,5 @@ fn limit(path: &Path, is_v2: bool) -> Option<(u64, u64)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn group(root: &Path, periods: u64, used_up: u64, v1: bool) {
-        let path = root.join("pod/app");
-        fs::create_dir_all(&path).expect("a directory");
-        let write = |name: &str, text: String| fs::write(path.join(name), text).expect("a file");
-        let head = format!("nr_periods {periods}\nnr_throttled {used_up}\n");
-        if v1 {
-            let ns = 7_000_000 * used_up;
-            write("cpu.stat", format!("{head}throttled_time {ns}\n"));
-            write("cpu.cfs_quota_us", "20000\n".into());
-            write("cpu.cfs_period_us", "100000\n".into());
-        } else {
-            let us = 7_000 * used_up;
-            let usage = "usage_usec 5\nuser_usec 5\nsystem_usec 0\n";
-            write("cpu.stat", format!("{usage}{head}throttled_usec {us}\n"));
-            write("cpu.max", "20000 100000\n".into());
-        }
-    }
-
-    fn quotas(root: &Path, v1: bool) -> Quotas {
-        let path = root.join("pod/app");
-        let root = Some(root.to_owned());
-        let (v1, v2) = if v1 { (root, None) } else { (None, root) };
-        let accounts = account(&path).map(|account| (path, account));
-        Quotas {
-            v1,
-            v2,
-            accounts: accounts.into_iter().collect(),
-            is_whole: true,
-        }
-    }
-
-    #[test]
-    fn groups_have_names_by_their_inodes_and_are_looked_for_once() {
-        use std::os::unix::fs::MetadataExt;
-
-        let root = tempfile::tempdir().expect("a directory");
-        group(root.path(), 3, 2, false);
-        let path = root.path().join("pod/app");
-        let id = fs::metadata(&path).expect("there").ino();
-        let mut names = Names::default();
-        names.look_up(root.path(), [id, 1].into_iter());
-        assert_eq!((&names.paths[&id], &names.paths[&1]), (&Some(path), &None));
-        names.look_up(Path::new("/nowhere"), [id, 1].into_iter());
-        assert!(names.paths[&id].is_some());
-    }
-
-    #[test]
-    fn accounts_differ_unless_they_are_of_different_groups() {
-        let account = |periods, used_up, throttled_ns| Account {
-            periods,
-            used_up,
-            throttled_ns,
-        };
-        let (then, now) = (account(10, 3, 70), account(13, 5, 95));
-        assert_eq!(now.since(then), Some(account(3, 2, 25)));
-        assert_eq!(then.since(now), None);
-    }
-
-    #[test]
-    fn what_was_used_up_is_told_in_both_versions() {
-        for v1 in [true, false] {
-            let root = tempfile::tempdir().expect("a directory");
-            let take = |periods, used_up| {
-                group(root.path(), periods, used_up, v1);
-                quotas(root.path(), v1)
-            };
-            let (first, then, last) = (take(10, 0), take(30, 5), take(54, 23));
-            assert!(first.used_up_since(&first).is_empty());
-            assert!(last.used_up_since(&last).is_empty());
-            assert_eq!(then.used_up_since(&first)[0].used_up, 5);
-            let mut none = Quotas::default();
-            assert!(last.used_up_since(&none).is_empty(), "it may be old");
-            none.is_whole = true;
-            assert_eq!(last.used_up_since(&none)[0].used_up, 23);
-            let [found] = &last.used_up_since(&then)[..] else {
-                panic!("one group")
-            };
-            let numbers = (found.periods, found.used_up, found.throttled_ns);
-            assert_eq!(numbers, (24, 18, 18 * 7_000_000));
-            let said = found.describe();
-            assert!(said[0].starts_with("CPU quota of /") && said[0].ends_with("/pod/app"));
-            assert_eq!(said[1], "20.0 ms per 100 ms, used up in 18 of 24 periods");
-            assert_eq!(found.name(), "app");
-            let path = found.path.display().to_string();
-            let expected = if v1 {
-                "-p 7".into()
-            } else {
-                format!("--cgroup {path}")
-            };
-            assert_eq!(found.target(Some(7)), Some(expected));
-        }
-    }
-
-    #[test]
-    fn its_processes_are_those_in_it_and_below() {
-        let of = |is_v2| UsedUp {
-            path: "/cg/pod".into(),
-            root: "/cg".into(),
-            is_v2,
-            ..UsedUp::default()
-        };
-        let both = "4:cpu,cpuacct:/pod/app\n1:name=systemd:/x\n0::/\n";
-        assert!(of(false).is_in(both));
-        assert!(!of(true).is_in(both));
-        assert!(of(true).is_in("4:cpu:/\n0::/pod\n"));
-        assert!(!of(true).is_in("0::/pod2\n"));
-        assert!(!of(true).is_in(""));
-    }
-}
+#[path = "quotas_tests.rs"]
+mod tests;

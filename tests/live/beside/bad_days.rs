@@ -37,6 +37,7 @@ fn a_closed_pipe_ends_quietly() {
     for (tool, args) in [
         ("offcputime", "1"),
         ("runqlat", "-P 100ms 5"),
+        ("runqlat", "--slower 1us 5"),
         ("profile", "-I 1"),
         ("biolatency", "100ms 5"),
         ("lockstat", "1"),
@@ -51,6 +52,7 @@ fn a_closed_pipe_ends_quietly() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{tool}: {stderr}");
         assert!(!stderr.contains("ipe"), "{tool}: {stderr}");
+        assert!(!stderr.contains(": 0 ns of tracing"), "{tool}: {stderr}");
     }
 }
 

@@ -1,0 +1,83 @@
+/* An event loop that another thread has turn 10,000 times, each within microseconds, by sockets or by eventfds. */
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#define TURNS 10000
+
+/* The loop's ends, and the other thread's. */
+static int from_other, to_other, from_loop, to_loop;
+
+/* As many bytes as an eventfd takes. */
+static void put(int to)
+{
+	long long one = 1;
+
+	if (write(to, &one, sizeof(one)) != sizeof(one))
+		_exit(3);
+}
+
+static void get(int from)
+{
+	long long one;
+
+	if (read(from, &one, sizeof(one)) != sizeof(one))
+		_exit(4);
+}
+
+static void *loop(void *nothing)
+{
+	int events = epoll_create1(0);
+	struct epoll_event event = { .events = EPOLLIN };
+
+	prctl(PR_SET_NAME, "loop");
+	if (epoll_ctl(events, EPOLL_CTL_ADD, from_other, &event))
+		_exit(5);
+	for (int i = 0; i < TURNS; i++) {
+		if (epoll_wait(events, &event, 1, -1) != 1)
+			_exit(6);
+		get(from_other);
+		put(to_other);
+	}
+	return nothing;
+}
+
+static void *asks(void *nothing)
+{
+	prctl(PR_SET_NAME, "asks");
+	for (int i = 0; i < TURNS; i++) {
+		put(to_loop);
+		get(from_loop);
+	}
+	return nothing;
+}
+
+static void connect_by(const char *kind)
+{
+	int ends[2];
+
+	if (!strcmp(kind, "eventfd")) {
+		from_other = to_loop = eventfd(0, 0);
+		from_loop = to_other = eventfd(0, 0);
+		return;
+	}
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
+		_exit(7);
+	from_other = to_other = ends[0];
+	from_loop = to_loop = ends[1];
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t threads[2];
+
+	connect_by(argv[1]);
+	run_on(0);
+	ready();
+	pthread_create(&threads[0], NULL, loop, NULL);
+	pthread_create(&threads[1], NULL, asks, NULL);
+	pthread_join(threads[0], NULL);
+	pthread_join(threads[1], NULL);
+	return finished();
+}

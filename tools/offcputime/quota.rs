@@ -1,0 +1,49 @@
+//! CPU quotas that threads lacked.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+
+use host::waits::Reason;
+use profile::model::Profile;
+use session::quotas::{self, Quotas, UsedUp};
+
+use crate::offcputime::answer::{THROTTLED, Waits};
+use crate::offcputime::harvest::Row;
+
+/// Groups whose quota was used up since then, and that processes are in which waited for one; those of the process that waited longest
+/// come first. Where all of them have ended, any group may be theirs, unless they were asked for.
+pub(crate) fn used_up(before: &Quotas, rows: &[Row], is_choice: bool) -> Vec<UsedUp> {
+    let mut waited: BTreeMap<u32, u64> = BTreeMap::new();
+    for row in rows
+        .iter()
+        .filter(|row| row.wait.reason() == Reason::Throttled)
+    {
+        let ns = waited.entry(row.task.tgid).or_default();
+        *ns = ns.saturating_add(row.runqueue_ns);
+    }
+    if waited.is_empty() {
+        return Vec::new();
+    }
+    let mut victims: Vec<(u64, u32)> = waited.into_iter().map(|(tgid, ns)| (ns, tgid)).collect();
+    victims.sort_unstable_by(|one, other| other.cmp(one));
+    let groups_of = |(_, tgid)| fs::read_to_string(format!("/proc/{tgid}/cgroup")).ok();
+    let groups_of: Vec<String> = victims.into_iter().filter_map(groups_of).collect();
+    let place = |group: &UsedUp| groups_of.iter().position(|lines| group.is_in(lines));
+    let mut groups = Quotas::take().used_up_since(before);
+    if is_choice || !groups_of.is_empty() {
+        groups.retain(|group| place(group).is_some());
+    }
+    groups.sort_by_key(place);
+    groups
+}
+
+/// Writes whose quota it was, if threads waited for one longer than a hundredth of the time.
+pub(crate) fn write(profile: &Profile, quotas: &[UsedUp], out: &mut impl Write) -> io::Result<()> {
+    let waits = Waits::of(profile);
+    let ns = waits.ns(THROTTLED);
+    if ns == 0 || ns < waits.all_ns / 100 {
+        return Ok(());
+    }
+    quotas::write("threads waited", quotas, out)
+}
