@@ -339,6 +339,7 @@ impl Capture {
                 Source::Cgroup(path) => Some(path.clone()),
             },
             asked: self.filter.tgids.first().copied(),
+            is_filtered: self.filter.is_finer_than_psi(),
             usage: now.usage.since(&before.usage),
             psi: Resource::ALL.map(|resource| now.psi.since(&before.psi, resource)),
             task_ns,
