@@ -40,7 +40,7 @@ pub(crate) fn of_waits(row: &Waiting) -> Hint {
     let step = match row.reason {
         // lockstat leaves out what may be a condition variable.
         Reason::Futex if row.is_lock => Step::Locks,
-        Reason::Lock | Reason::FileLock => Step::Locks,
+        Reason::Lock | Reason::FileLock | Reason::Semaphore => Step::Locks,
         Reason::PageFault => Step::MajorFaults,
         Reason::BlockIo => Step::WaitsInStateD,
         _ => Step::Wakers,
