@@ -6,20 +6,23 @@ use crate::pressure::party;
 use crate::shortages::{DISK, program};
 
 /// Three threads that take the same lock in turns, for 20 ms each: two of them wait at any time. By a word: `flock`, `mutex`, `pshared`
-/// (a mutex that processes share), `sysv`; for two seconds, or as many as it is told.
+/// (a mutex that processes share), `sysv`, `unnamed` (a POSIX semaphore); for two seconds, or as many as it is told.
 const QUEUE: &str = r#"
 #include <pthread.h>
+#include <semaphore.h>
 #include <sys/file.h>
 #include <sys/sem.h>
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static const char *path, *kind;
+static sem_t semaphore;
 static int set, seconds, is_mutex;
 
 static void take(int file)
 {
 	struct sembuf down = { 0, -1, 0 };
 
-	if (kind[0] == 'f' ? flock(file, LOCK_EX) : is_mutex ? pthread_mutex_lock(&mutex) : semop(set, &down, 1))
+	if (kind[0] == 'f' ? flock(file, LOCK_EX) : kind[0] == 'u' ? sem_wait(&semaphore) :
+	    is_mutex ? pthread_mutex_lock(&mutex) : semop(set, &down, 1))
 		_exit(3);
 }
 
@@ -27,7 +30,8 @@ static void release(int file)
 {
 	struct sembuf up = { 0, 1, 0 };
 
-	if (kind[0] == 'f' ? flock(file, LOCK_UN) : is_mutex ? pthread_mutex_unlock(&mutex) : semop(set, &up, 1))
+	if (kind[0] == 'f' ? flock(file, LOCK_UN) : kind[0] == 'u' ? sem_post(&semaphore) :
+	    is_mutex ? pthread_mutex_unlock(&mutex) : semop(set, &up, 1))
 		_exit(4);
 }
 
@@ -58,6 +62,7 @@ int main(int argc, char **argv)
 	seconds = argc > 3 ? atoi(argv[3]) : 2;
 	/* There are not many sets on a machine, and one outlives who is killed. */
 	is_sysv = kind[0] == 's';
+	sem_init(&semaphore, 0, 1);
 	is_mutex = kind[0] == 'm' || kind[0] == 'p';
 	pthread_mutexattr_init(&of_mutex);
 	if (kind[0] == 'p' && (pthread_mutexattr_setpshared(&of_mutex, PTHREAD_PROCESS_SHARED) || pthread_mutex_init(&mutex, &of_mutex)))
@@ -116,6 +121,37 @@ fn threads_that_queue_for_a_lock_are_counted_and_it_is_said_for_which_kind() {
         let command = row["next"]["command"].as_str();
         assert_eq!(command, Some(next.as_str()), "{row}");
     }
+}
+
+/// Nobody can tell from one look that it is a lock; whoever sees who posts can.
+#[test]
+fn threads_that_take_turns_by_a_posix_semaphore_lead_to_lockstat_which_knows() {
+    let _machine = Machine::alone();
+    let (mut workload, _dir) = program(QUEUE, "queue", "unnamed");
+    let pid = workload.pid();
+    let text = Tool::attached("pressure", format!("-p {pid}"));
+    let json = Tool::attached("pressure", format!("-j -p {pid}"));
+    let lockstat = Tool::attached("lockstat", format!("-j -U -p {pid}"));
+    workload.work();
+    let (text, report) = (text.end().stdout, json.end().report());
+    let locks = lockstat.end().report();
+    workload.finish();
+    let rows = list(&report, "waits.undecided").iter();
+    let of_queue: Vec<&Value> = rows.filter(|row| number(row, "threads") == 3).collect();
+    let [row] = of_queue[..] else {
+        panic!("{report}")
+    };
+    let at_a_time = row["at_a_time"].as_f64().expect("a number");
+    assert_within("at a time", at_a_time, 1.0..=2.0, row);
+    assert!(
+        text.contains("threads at a time wait for a futex:\n    for work, or for a lock"),
+        "{text}"
+    );
+    let next = format!("lockstat -p {pid} 10");
+    assert!(text.contains(&next), "no {next}: {text}");
+    assert_eq!(row["next"]["command"].as_str(), Some(next.as_str()));
+    let first = &list(&locks, "locks")[0];
+    assert_eq!(first["class"], "sem", "{locks:#}");
 }
 
 /// Its first thread joins another, and a third waits for it as glibc's pthread_join does from 2.43 on: for a word that processes may

@@ -35,6 +35,12 @@ pub(crate) fn of_idle(asked: Option<u32>) -> Hint {
     Hint::saying(Step::Waits, &target, "where threads wait, and why")
 }
 
+/// Hint for waits of which nobody knows yet whether they are idle.
+pub(crate) fn of_undecided(row: &Waiting) -> Hint {
+    let target = format!("-p {}", row.tgid);
+    Hint::saying(Step::Locks, &target, "whom these threads wait for")
+}
+
 /// Hint for the largest wait that is not idle.
 pub(crate) fn of_waits(row: &Waiting) -> Hint {
     let step = match row.reason {

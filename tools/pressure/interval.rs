@@ -138,6 +138,14 @@ impl Interval {
         self.quotas.first().filter(|_| is_it)
     }
 
+    /// The process with most threads of which nobody knows whether they wait for work, if those are more than all others that wait.
+    pub(crate) fn undecided(&self) -> Option<&Waiting> {
+        let rows = self.waits.rows.first();
+        let most = rows.map_or(LEAST_THREADS, |row| row.at_a_time.max(LEAST_THREADS));
+        let first = self.waits.undecided.first();
+        first.filter(|row| row.at_a_time >= most)
+    }
+
     /// Processes whose threads wait for locks, the most first, if that is worth a word.
     pub(crate) fn locks(&self) -> Vec<&Waiting> {
         let rows = self.waits.rows.iter();

@@ -23,6 +23,7 @@ pub(super) fn with_waits(interval: Interval) -> Interval {
         waits: Waits {
             looks: 18,
             not_looked_at: 0,
+            undecided: Vec::new(),
             rows: vec![
                 waiting(own, Reason::Socket, false, 2.5),
                 waiting(own, Reason::Futex, true, 1.25),
@@ -135,6 +136,26 @@ fn where_nothing_is_short_the_largest_wait_is_the_answer() {
     }
     let next = format!("next: offcputime --waker -p {own} 10 ");
     assert!(text.contains(&next), "{text}");
+}
+
+#[test]
+fn waits_that_may_be_for_work_lead_to_who_can_tell() {
+    let undecided = |at_a_time, rows: Vec<Waiting>| {
+        let mut interval = example();
+        interval.waits.rows = rows;
+        interval.waits.undecided = vec![waiting(7, Reason::Futex, false, at_a_time)];
+        text(&interval, Look::default())
+    };
+    let said = "\n\n  db 7: 1.90 threads at a time wait for a futex:\n    for work, or for a lock \
+        made of it\n    next: lockstat -p 7 10 ";
+    let short = undecided(1.9, Vec::new());
+    assert!(short.contains(said), "{short}");
+    assert!(!short.contains("offcputime"), "{short}");
+    // What is known to be a lock is larger.
+    let locks = vec![waiting(std::process::id(), Reason::Futex, true, 2.0)];
+    for text in [undecided(1.9, locks), undecided(0.09, Vec::new())] {
+        assert!(!text.contains("made of it"), "{text}");
+    }
 }
 
 #[test]

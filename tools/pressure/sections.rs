@@ -180,6 +180,7 @@ pub(crate) fn write_waits(
     look: Look,
     out: &mut impl Write,
 ) -> io::Result<()> {
+    let undecided = interval.undecided();
     if !wanted.is_empty() {
         let looks = units::counted(interval.waits.looks, "looks");
         let which = match is_all {
@@ -208,19 +209,25 @@ pub(crate) fn write_waits(
             table.row([units::three_digits(mean), String::new(), more]);
         }
         table.write(WIDTH, Style::Plain, out)?;
-    } else if is_all {
+    } else if is_all || undecided.is_some() {
         writeln!(out)?;
     }
     if is_all || !wanted.is_empty() {
         write_not_looked_at(interval.waits.not_looked_at, out)?;
     }
-    if wanted.is_empty() && !is_all {
-        return Ok(());
+    let lasting = wanted.iter().filter(|row| next::is_there(row.tgid));
+    let mut hints: Vec<Hint> = lasting.take(1).map(|row| hints::of_waits(row)).collect();
+    if let Some(row) = undecided {
+        let (process, mean) = (comm(&row.comm), units::three_digits(row.at_a_time));
+        writeln!(
+            out,
+            "  {process} {}: {mean} threads at a time wait for a futex:",
+            row.tgid
+        )?;
+        writeln!(out, "    for work, or for a lock made of it")?;
+        hints.push(hints::of_undecided(row));
+    } else if hints.is_empty() && (is_all || !wanted.is_empty()) {
+        hints.push(hints::of_idle(interval.asked));
     }
-    let mut lasting = wanted.iter().filter(|row| next::is_there(row.tgid));
-    let hint = match lasting.next() {
-        Some(row) => hints::of_waits(row),
-        None => hints::of_idle(interval.asked),
-    };
-    write_hints(&[hint], look, out)
+    write_hints(&hints, look, out)
 }
