@@ -94,8 +94,8 @@ fn threads_that_queue_for_a_lock_are_counted_and_it_is_said_for_which_kind() {
     ] {
         let (mut workload, _dir) = program(QUEUE, "queue", kind);
         let pid = workload.pid();
-        let tool = Tool::attached("pressure", "");
-        let json = Tool::attached("pressure", "-j");
+        let tool = Tool::attached("pressure", format!("-p {pid}"));
+        let json = Tool::attached("pressure", format!("-j -p {pid}"));
         workload.work();
         let (report, text) = (json.end().report(), tool.end().stdout);
         workload.finish();
