@@ -303,12 +303,8 @@ impl Capture {
             .filter(|task| self.filter.is_wanted(task))
             .cloned()
             .collect();
-        let mut task_ns = [0; 3];
-        for task in &wanted {
-            for (sum, lost_ns) in task_ns.iter_mut().zip(task.account.lost_ns) {
-                *sum += lost_ns;
-            }
-        }
+        let lost_on = |on: usize| wanted.iter().map(|task| task.account.lost_ns[on]).sum();
+        let task_ns = [0, 1, 2].map(lost_on);
         let epoch = 1 - harvest::epoch(&self.skel)?;
         let filter = &self.filter;
         let stacks = self.stacks.as_mut().map(|stacks| {

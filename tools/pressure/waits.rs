@@ -76,6 +76,9 @@ struct Thread {
     moves: u64,
 }
 
+/// A process, what it waits for, whether that is a lock, and whether it is not idle.
+type Kind = (u32, Reason, bool, bool);
+
 /// A kind of wait that it was seen in.
 struct Seen {
     blocked: Blocked,
@@ -126,7 +129,7 @@ impl Looks {
             .rounds
             .not_looked_at(looked.map(|((tgid, _), _)| *tgid), counts);
         let looks = self.rounds.looks();
-        let mut sums: HashMap<(u32, Reason, bool, bool), (f64, HashSet<u32>)> = HashMap::new();
+        let mut sums: HashMap<Kind, (f64, HashSet<u32>)> = HashMap::new();
         for ((tgid, tid), thread) in &self.threads {
             let looks = self.rounds.looks_at(*tgid).unwrap_or(thread.looks).max(1);
             for (blocked, times, is_busy) in thread.judged(shows_still) {
