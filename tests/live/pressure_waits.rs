@@ -137,12 +137,15 @@ fn threads_that_take_turns_by_a_posix_semaphore_lead_to_lockstat_which_knows() {
     let locks = lockstat.end().report();
     workload.finish();
     let rows = list(&report, "waits.undecided").iter();
-    let of_queue: Vec<&Value> = rows.filter(|row| number(row, "threads") == 3).collect();
+    let of_queue: Vec<&Value> = rows.filter(|row| row["pid"] == pid).collect();
     let [row] = of_queue[..] else {
         panic!("{report}")
     };
+    // Its first thread, which joins the others, waits for a futex, too, and may have moved.
+    let threads = number(row, "threads");
+    assert_within("threads", threads, 3..=4, row);
     let at_a_time = row["at_a_time"].as_f64().expect("a number");
-    assert_within("at a time", at_a_time, 1.0..=2.0, row);
+    assert_within("at a time", at_a_time, 1.0..=(threads - 1) as f64, row);
     assert!(
         text.contains("threads at a time wait for a futex:\n    for work, or for a lock"),
         "{text}"
