@@ -71,7 +71,7 @@ struct wait_call {
 	__s16 syscall;
 	/* S_IFMT >> 12 of the descriptor waited on, or enum special_file; 0: none, or another anonymous inode. */
 	__u8 file_type;
-	/* futex: operation without flags. */
+	/* futex: operation with FUTEX_PRIVATE_FLAG, without that of the clock. */
 	__u8 futex_op;
 	/* futex: the value expected in the lock word, cut to 8 bits plus 0x100 for anything longer. */
 	__u32 futex_value;
@@ -219,7 +219,7 @@ static __always_inline struct wait_call wait_call_of(struct task_struct *task)
 	if (number == waits.futex_syscall) {
 		__u32 value = PT_REGS_PARM3_CORE_SYSCALL(regs);
 
-		call.futex_op = PT_REGS_PARM2_CORE_SYSCALL(regs) & 0x7f;
+		call.futex_op = PT_REGS_PARM2_CORE_SYSCALL(regs) & 0xff;
 		call.futex_value = value > 0xff ? 0x100 : value;
 	}
 	return call;

@@ -214,7 +214,7 @@ impl Kernel {
             told.file_type = self.file_type();
         }
         if i64::from(self.futex_syscall) == number as i64 {
-            told.futex_op = self.arguments[1] as u32 & 0x7f;
+            told.futex_op = self.arguments[1] as u32 & 0xff;
             told.futex_value = (self.arguments[2] as u32).min(0x100);
         }
         told

@@ -39,3 +39,28 @@ fn row_locks_take_the_time_that_the_server_says() {
     assert!((ours_ms / server_ms - 1.0).abs() <= APART, "{rows:#?}");
     assert_eq!(locks[0]["class"], "row-lock", "{locks:#?}");
 }
+
+/// Clients that change rows of their own wait for nothing but pages and the log, all of which has a class.
+#[test]
+#[ignore = "statistical: make truth"]
+fn no_wait_of_innodbs_is_of_an_unknown_class() {
+    let _machine = Machine::alone();
+    let server = Server::start();
+    server.ask(
+        "CREATE DATABASE t; CREATE TABLE t.own (id INT PRIMARY KEY, n INT) ENGINE=InnoDB; \
+         INSERT INTO t.own SELECT seq, 0 FROM t.seq_1_to_64;",
+    );
+    let tool = Tool::attached("lockstat", format!("-U -j -p {}", server.pid()));
+    let change = "UPDATE t.own SET n = n + 1 WHERE id = 1 + CONNECTION_ID() % 64;";
+    server.all_at_once(CLIENTS, &change.repeat(400));
+    let report = tool.end().report();
+    let locks = list(&report, "locks");
+    let of_class = |class: &str| {
+        let rows = locks.iter().filter(|lock| lock["class"] == class);
+        sum(rows, "contentions")
+    };
+    let [commits, latches, unknown] = ["commit", "latch", "unknown"].map(of_class);
+    eprintln!("{commits} waits for the log, {latches} for latches, {unknown} unknown");
+    assert!(commits > 100, "{locks:#?}");
+    assert_eq!(unknown, 0, "{locks:#?}");
+}

@@ -5,21 +5,24 @@ use crate::prelude::*;
 use crate::pressure::party;
 use crate::shortages::{DISK, program};
 
-/// Three threads that take the same lock in turns, for 20 ms each: two of them wait at any time. By a word: `flock`, `mutex`, `sysv`;
-/// for two seconds, or as many as it is told.
+/// Three threads that take the same lock in turns, for 20 ms each: two of them wait at any time. By a word: `flock`, `mutex`, `pshared`
+/// (a mutex that processes share), `sysv`, `unnamed` (a POSIX semaphore); for two seconds, or as many as it is told.
 const QUEUE: &str = r#"
 #include <pthread.h>
+#include <semaphore.h>
 #include <sys/file.h>
 #include <sys/sem.h>
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static const char *path, *kind;
-static int set, seconds;
+static sem_t semaphore;
+static int set, seconds, is_mutex;
 
 static void take(int file)
 {
 	struct sembuf down = { 0, -1, 0 };
 
-	if (kind[0] == 'f' ? flock(file, LOCK_EX) : kind[0] == 'm' ? pthread_mutex_lock(&mutex) : semop(set, &down, 1))
+	if (kind[0] == 'f' ? flock(file, LOCK_EX) : kind[0] == 'u' ? sem_wait(&semaphore) :
+	    is_mutex ? pthread_mutex_lock(&mutex) : semop(set, &down, 1))
 		_exit(3);
 }
 
@@ -27,7 +30,8 @@ static void release(int file)
 {
 	struct sembuf up = { 0, 1, 0 };
 
-	if (kind[0] == 'f' ? flock(file, LOCK_UN) : kind[0] == 'm' ? pthread_mutex_unlock(&mutex) : semop(set, &up, 1))
+	if (kind[0] == 'f' ? flock(file, LOCK_UN) : kind[0] == 'u' ? sem_post(&semaphore) :
+	    is_mutex ? pthread_mutex_unlock(&mutex) : semop(set, &up, 1))
 		_exit(4);
 }
 
@@ -50,6 +54,7 @@ static void *queue(void *arg)
 int main(int argc, char **argv)
 {
 	pthread_t threads[3];
+	pthread_mutexattr_t of_mutex;
 	int is_sysv, one = 1;
 
 	path = argv[1];
@@ -57,6 +62,11 @@ int main(int argc, char **argv)
 	seconds = argc > 3 ? atoi(argv[3]) : 2;
 	/* There are not many sets on a machine, and one outlives who is killed. */
 	is_sysv = kind[0] == 's';
+	sem_init(&semaphore, 0, 1);
+	is_mutex = kind[0] == 'm' || kind[0] == 'p';
+	pthread_mutexattr_init(&of_mutex);
+	if (kind[0] == 'p' && (pthread_mutexattr_setpshared(&of_mutex, PTHREAD_PROCESS_SHARED) || pthread_mutex_init(&mutex, &of_mutex)))
+		_exit(6);
 	if (is_sysv && ((set = semget(IPC_PRIVATE, 1, 0600)) < 0 || semctl(set, 0, SETVAL, one)))
 		_exit(5);
 	ready();
@@ -79,12 +89,13 @@ fn threads_that_queue_for_a_lock_are_counted_and_it_is_said_for_which_kind() {
     for (kind, reason, words, next) in [
         ("flock", "file-lock", "file locks", "lockstat -p"),
         ("mutex", "futex", "locks", "lockstat -p"),
-        ("sysv", "semaphore", "semaphores", "offcputime --waker -p"),
+        ("pshared", "futex", "locks", "lockstat -p"),
+        ("sysv", "semaphore", "semaphores", "lockstat -p"),
     ] {
         let (mut workload, _dir) = program(QUEUE, "queue", kind);
         let pid = workload.pid();
-        let tool = Tool::attached("pressure", "");
-        let json = Tool::attached("pressure", "-j");
+        let tool = Tool::attached("pressure", format!("-p {pid}"));
+        let json = Tool::attached("pressure", format!("-j -p {pid}"));
         workload.work();
         let (report, text) = (json.end().report(), tool.end().stdout);
         workload.finish();
@@ -110,6 +121,116 @@ fn threads_that_queue_for_a_lock_are_counted_and_it_is_said_for_which_kind() {
         let command = row["next"]["command"].as_str();
         assert_eq!(command, Some(next.as_str()), "{row}");
     }
+}
+
+/// Nobody can tell from one look that it is a lock; whoever sees who posts can.
+#[test]
+fn threads_that_take_turns_by_a_posix_semaphore_lead_to_lockstat_which_knows() {
+    let _machine = Machine::alone();
+    let (mut workload, _dir) = program(QUEUE, "queue", "unnamed");
+    let pid = workload.pid();
+    let text = Tool::attached("pressure", format!("-p {pid}"));
+    let json = Tool::attached("pressure", format!("-j -p {pid}"));
+    let lockstat = Tool::attached("lockstat", format!("-j -U -p {pid}"));
+    workload.work();
+    let (text, report) = (text.end().stdout, json.end().report());
+    let locks = lockstat.end().report();
+    workload.finish();
+    let rows = list(&report, "waits.undecided").iter();
+    let of_queue: Vec<&Value> = rows.filter(|row| row["pid"] == pid).collect();
+    let [row] = of_queue[..] else {
+        panic!("{report}")
+    };
+    // Its first thread, which joins the others, waits for a futex, too, and may have moved.
+    let threads = number(row, "threads");
+    assert_within("threads", threads, 3..=4, row);
+    let at_a_time = row["at_a_time"].as_f64().expect("a number");
+    assert_within("at a time", at_a_time, 1.0..=(threads - 1) as f64, row);
+    assert!(
+        text.contains("threads at a time wait for a futex:\n    for work, or for a lock"),
+        "{text}"
+    );
+    let next = format!("lockstat -p {pid} 10");
+    assert!(text.contains(&next), "no {next}: {text}");
+    assert_eq!(row["next"]["command"].as_str(), Some(next.as_str()));
+    let first = &list(&locks, "locks")[0];
+    assert_eq!(first["class"], "sem", "{locks:#}");
+}
+
+/// Its first thread joins another, and a third waits for it as glibc's pthread_join does from 2.43 on: for a word that processes may
+/// share and that holds 2, with the clock of the day and no timeout. Both say how long that took.
+const JOIN: &str = r#"
+#include <linux/futex.h>
+#include <pthread.h>
+static unsigned int joinable = 2;
+
+static void *ends_late(void *arg)
+{
+	for (int i = 0; i < 20; i++)
+		pause_ns(100000000);
+	__atomic_store_n(&joinable, 0, __ATOMIC_SEQ_CST);
+	syscall(SYS_futex, &joinable, FUTEX_WAKE, 1, NULL, NULL, 0);
+	return NULL;
+}
+
+static void *joins(void *arg)
+{
+	int operation = FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME;
+
+	while (__atomic_load_n(&joinable, __ATOMIC_SEQ_CST))
+		syscall(SYS_futex, &joinable, operation, 2, NULL, NULL, FUTEX_BITSET_MATCH_ANY);
+	/* A thread that waits once and ends may have had something to do. */
+	for (;;)
+		pause();
+}
+
+int main(void)
+{
+	pthread_t late, other;
+	long long began;
+
+	ready();
+	began = clock_ns(CLOCK_MONOTONIC);
+	pthread_create(&late, NULL, ends_late, NULL);
+	pthread_create(&other, NULL, joins, NULL);
+	pthread_join(late, NULL);
+	say("{\"waited_ns\": %lld}\n", clock_ns(CLOCK_MONOTONIC) - began);
+	return finished();
+}
+"#;
+
+#[test]
+fn threads_that_join_others_wait_for_no_lock() {
+    let _machine = Machine::alone();
+    let mut workload = Program::c("join", JOIN, "").started("");
+    let pid = workload.pid();
+    let pressure = Tool::attached("pressure", format!("-j -p {pid}"));
+    let offcputime = Tool::attached("offcputime", format!("-j -p {pid}"));
+    let lockstat = Tool::attached("lockstat", format!("-j -U -p {pid}"));
+    workload.go();
+    let results = workload.results();
+    let reports = [pressure, offcputime, lockstat].map(|tool| tool.end().report());
+    let [pressure, offcputime, lockstat] = reports;
+    workload.finish();
+    let waited_ns = number(&results[0], "waited_ns");
+    assert!(number(&pressure, "waits.looks") >= 3, "{pressure}");
+    // Its first thread waits in the pipe that it is told by.
+    let mut rows = list(&pressure, "waits.not_idle").iter();
+    assert_eq!(rows.find(|row| row["reason"] == "futex"), None);
+    let stacks = list(&offcputime, "stacks").iter();
+    let joins: Vec<&Value> = stacks.filter(|stack| stack["reason"] == "futex").collect();
+    // Both, but for the time until the second one has begun.
+    let idle = joins.iter().copied().filter(|stack| stack["idle"] == true);
+    let idle_ns: u64 = idle.map(weight).sum();
+    assert_within(
+        "idle",
+        idle_ns,
+        waited_ns * 19 / 10..=waited_ns * 2,
+        &offcputime,
+    );
+    let busy_ns = joins.into_iter().map(weight).sum::<u64>() - idle_ns;
+    assert!(busy_ns < waited_ns / 100, "{busy_ns}: {offcputime}");
+    assert_eq!(list(&lockstat, "locks"), &[] as &[Value]);
 }
 
 /// Threads that sleep; by their number.

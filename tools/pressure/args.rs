@@ -208,15 +208,6 @@ impl Args {
             ..Filter::default()
         }
     }
-
-    /// Whether who lost is chosen by more than a cgroup, whose pressure the kernel knows.
-    pub(crate) fn is_filtered(&self) -> bool {
-        !self.pids.is_empty()
-            || !self.tids.is_empty()
-            || self.comm.is_some()
-            || self.user_threads
-            || self.kernel_threads
-    }
 }
 
 impl Options for Args {

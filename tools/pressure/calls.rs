@@ -56,7 +56,7 @@ fn parse(call: &str, file_type: impl Fn(u64) -> u8) -> Option<Blocked> {
             wait.file_type = file_type(*first & u64::from(u32::MAX));
         }
         if i32::from(syscall) == waits::futex_syscall() {
-            wait.futex_op = (operation & 0x7f) as u8;
+            wait.futex_op = *operation as u8;
             // An int, whatever the rest of the register has.
             wait.futex_value = (*value as u32).min(0x100);
         }
@@ -109,12 +109,12 @@ mod tests {
         );
         let blocked = parse(&lock, |_| 0).expect("a wait");
         assert_eq!(blocked.stack, 0x7f_fe7f_fd10);
-        assert_eq!((blocked.wait.futex_op, blocked.wait.futex_value), (0, 2));
+        assert_eq!((blocked.wait.futex_op, blocked.wait.futex_value), (0x80, 2));
         assert!(!blocked.wait.may_be_idle());
         assert_eq!(reason(&lock), Reason::Futex);
         let condition = lock.replace("0x80 0x2", "0x189 0xffffffff00001234");
         let wait = parse(&condition, |_| 0).expect("a wait").wait;
-        assert_eq!((wait.futex_op, wait.futex_value), (9, 0x100));
+        assert_eq!((wait.futex_op, wait.futex_value), (0x89, 0x100));
         assert!(wait.may_be_idle());
         let of = |number: libc::c_long, fd: u8| {
             format!("{number} 0x{fd} 0x1 0x2 0x0 0x0 0x0 0x900000000 0x8")

@@ -303,12 +303,8 @@ impl Capture {
             .filter(|task| self.filter.is_wanted(task))
             .cloned()
             .collect();
-        let mut task_ns = [0; 3];
-        for task in &wanted {
-            for (sum, lost_ns) in task_ns.iter_mut().zip(task.account.lost_ns) {
-                *sum += lost_ns;
-            }
-        }
+        let lost_on = |on: usize| wanted.iter().map(|task| task.account.lost_ns[on]).sum();
+        let task_ns = [0, 1, 2].map(lost_on);
         let epoch = 1 - harvest::epoch(&self.skel)?;
         let filter = &self.filter;
         let stacks = self.stacks.as_mut().map(|stacks| {
@@ -339,6 +335,7 @@ impl Capture {
                 Source::Cgroup(path) => Some(path.clone()),
             },
             asked: self.filter.tgids.first().copied(),
+            is_filtered: self.filter.is_finer_than_psi(),
             usage: now.usage.since(&before.usage),
             psi: Resource::ALL.map(|resource| now.psi.since(&before.psi, resource)),
             task_ns,

@@ -110,7 +110,6 @@ impl Engine for Pressure<'_> {
         let look = Look {
             style: Style::from(self.args.common.uses_color()),
             legend: self.reports == 1,
-            is_filtered: self.args.is_filtered(),
         };
         let stdout = &mut io::stdout().lock();
         let written = if self.args.common.json {

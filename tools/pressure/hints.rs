@@ -35,12 +35,18 @@ pub(crate) fn of_idle(asked: Option<u32>) -> Hint {
     Hint::saying(Step::Waits, &target, "where threads wait, and why")
 }
 
+/// Hint for waits of which nobody knows yet whether they are idle.
+pub(crate) fn of_undecided(row: &Waiting) -> Hint {
+    let target = format!("-p {}", row.tgid);
+    Hint::saying(Step::Locks, &target, "whom these threads wait for")
+}
+
 /// Hint for the largest wait that is not idle.
 pub(crate) fn of_waits(row: &Waiting) -> Hint {
     let step = match row.reason {
         // lockstat leaves out what may be a condition variable.
         Reason::Futex if row.is_lock => Step::Locks,
-        Reason::Lock | Reason::FileLock => Step::Locks,
+        Reason::Lock | Reason::FileLock | Reason::Semaphore => Step::Locks,
         Reason::PageFault => Step::MajorFaults,
         Reason::BlockIo => Step::WaitsInStateD,
         _ => Step::Wakers,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use host::waits::Reason;
 use profile::losses::Losses;
 use profile::rank::Rank;
 use session::quotas::UsedUp;
@@ -28,6 +29,8 @@ pub(crate) struct Interval {
     pub(crate) cgroup: Option<PathBuf>,
     /// The process asked about, the first if there are more.
     pub(crate) asked: Option<u32>,
+    /// The tasks' time is of those asked for, not of all that PSI speaks of.
+    pub(crate) is_filtered: bool,
     pub(crate) usage: Use,
     /// The kernel's own account, by `Resource`.
     pub(crate) psi: [Option<Lost>; 4],
@@ -90,15 +93,43 @@ impl Interval {
         Some(task_ns as f64 / self.length_ns().max(1) as f64)
     }
 
-    /// How pressed a resource is, percent: PSI's share, or without PSI the tasks that waited at a time. Interrupts have no other
-    /// line than full.
+    /// Looks whether the kernel's own account is of those who were asked about.
+    pub(crate) fn has_psi(&self, resource: Resource) -> bool {
+        self.psi[resource as usize].is_some() && !self.is_filtered
+    }
+
+    /// Pressure of a resource, percent: PSI's share, or where that says nothing of those asked about, of them the tasks that waited
+    /// at a time. Interrupts have no other line than full.
     pub(crate) fn pressure(&self, resource: Resource) -> f64 {
         let kind = usize::from(resource == Resource::Irq);
-        let pressure = match self.psi[resource as usize] {
-            Some(_) => self.percent(resource, kind),
-            None => self.tasks_at_a_time(resource).map(|tasks| 100.0 * tasks),
+        let pressure = match self.has_psi(resource) {
+            true => self.percent(resource, kind),
+            false => self.tasks_at_a_time(resource).map(|tasks| 100.0 * tasks),
         };
         pressure.unwrap_or(0.0)
+    }
+
+    /// Waits that no resource that is short explains, the largest first, if more threads wait so at a time than for any of those.
+    pub(crate) fn leading_waits(&self, pressed: &[Resource]) -> Vec<&Waiting> {
+        let explains = |resource: &Resource, reason| match resource {
+            Resource::Io => matches!(reason, Reason::BlockIo | Reason::PageFault),
+            Resource::Memory => reason == Reason::PageFault,
+            Resource::Cpu | Resource::Irq => false,
+        };
+        let lost = pressed.iter().map(|&resource| {
+            let threads = self.tasks_at_a_time(resource).unwrap_or(0.0);
+            threads.max(self.pressure(resource) / 100.0)
+        });
+        let most = lost.fold(0.0, f64::max);
+        let rows = self.waits.rows.iter().filter(|row| {
+            let mut pressed = pressed.iter();
+            row.at_a_time >= LEAST_THREADS && !pressed.any(|one| explains(one, row.reason))
+        });
+        let rows: Vec<&Waiting> = rows.collect();
+        match rows.first() {
+            Some(first) if first.at_a_time > most => rows,
+            _ => Vec::new(),
+        }
     }
 
     /// The group whose quota is what tasks waited for, if that is most of the time that they lost waiting for a CPU.
@@ -107,10 +138,19 @@ impl Interval {
         self.quotas.first().filter(|_| is_it)
     }
 
-    /// The process with most threads in wait for a lock, if that is worth a word.
-    pub(crate) fn locks(&self) -> Option<&Waiting> {
-        let mut rows = self.waits.rows.iter();
-        rows.find(|row| row.is_lock && row.at_a_time >= LEAST_THREADS)
+    /// The process with most threads of which nobody knows whether they wait for work, if those are more than all others that wait.
+    pub(crate) fn undecided(&self) -> Option<&Waiting> {
+        let rows = self.waits.rows.first();
+        let most = rows.map_or(LEAST_THREADS, |row| row.at_a_time.max(LEAST_THREADS));
+        let first = self.waits.undecided.first();
+        first.filter(|row| row.at_a_time >= most)
+    }
+
+    /// Processes whose threads wait for locks, the most first, if that is worth a word.
+    pub(crate) fn locks(&self) -> Vec<&Waiting> {
+        let rows = self.waits.rows.iter();
+        rows.filter(|row| row.is_lock && row.at_a_time >= LEAST_THREADS)
+            .collect()
     }
 
     /// What is short, worst first: at least this share of the time, percent.

@@ -3,13 +3,13 @@
 use budget::cost::Cost;
 use serde_json::{Map, Value, json};
 
-use crate::pressure::hints;
+use crate::pressure::hints::{self, Hint};
 use crate::pressure::interval::{Interval, index_of};
 use crate::pressure::parties::Party;
 use crate::pressure::psi::{Lost, Resource, Share};
 use crate::pressure::ranking;
 use crate::pressure::stacks;
-use crate::pressure::waits::Waits;
+use crate::pressure::waits::{Waiting, Waits};
 
 /// Everything that people are shown, all parties, and what the run has cost so far.
 pub(crate) fn interval(interval: &Interval, cost: &Cost) -> Value {
@@ -105,14 +105,18 @@ fn of_resource(interval: &Interval, resource: Resource) -> Value {
 
 /// Estimates: from looks at threads.
 fn waits(waits: &Waits) -> Value {
-    let rows = waits.rows.iter().map(|row| {
-        let hint = hints::of_waits(row);
-        json!({"comm": *row.comm, "pid": row.tgid, "reason": row.reason.name(), "lock": row.is_lock,
-               "threads": row.threads, "at_a_time": row.at_a_time,
-               "next": {"command": hint.command, "answers": hint.answers}})
-    });
+    let of_rows = |rows: &[Waiting], hint: fn(&Waiting) -> Hint| {
+        let rows = rows.iter().map(|row| {
+            let hint = hint(row);
+            json!({"comm": *row.comm, "pid": row.tgid, "reason": row.reason.name(), "lock": row.is_lock,
+                   "threads": row.threads, "at_a_time": row.at_a_time,
+                   "next": {"command": hint.command, "answers": hint.answers}})
+        });
+        Value::from_iter(rows)
+    };
     json!({"looks": waits.looks, "not_looked_at": waits.not_looked_at,
-           "not_idle": rows.collect::<Vec<Value>>()})
+           "not_idle": of_rows(&waits.rows, hints::of_waits),
+           "undecided": of_rows(&waits.undecided, hints::of_undecided)})
 }
 
 fn party(party: &Party) -> Value {

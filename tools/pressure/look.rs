@@ -8,6 +8,4 @@ pub(crate) struct Look {
     pub(crate) style: Style,
     /// The columns are explained.
     pub(crate) legend: bool,
-    /// The tasks' time is of those asked for, not of all that PSI speaks of.
-    pub(crate) is_filtered: bool,
 }

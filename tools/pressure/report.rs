@@ -8,7 +8,7 @@ use profile::table::{Column, Table};
 use profile::text::{WIDTH, cut, cut_start, sentence};
 use profile::units;
 
-use crate::pressure::interval::{Interval, LEAST_THREADS, index_of};
+use crate::pressure::interval::{Interval, index_of};
 use crate::pressure::look::Look;
 use crate::pressure::psi::Resource;
 use crate::pressure::waits::Waiting;
@@ -23,34 +23,43 @@ const LEAST_PERCENT: f64 = 1.0;
 /// Writes one interval.
 pub(crate) fn write(interval: &Interval, look: Look, out: &mut impl Write) -> io::Result<()> {
     let pressed = interval.pressed(LEAST_PERCENT);
-    for line in verdict(interval, &pressed) {
+    let leading = interval.leading_waits(&pressed);
+    let leads = !leading.is_empty();
+    let waits = if leads { leading } else { interval.locks() };
+    for line in verdict(interval, &pressed, waits.first().copied(), leads) {
         writeln!(out, "{}", look.style.bold(line))?;
     }
     write_table(interval, &pressed, look, out)?;
+    let is_all = leads || pressed.is_empty();
+    if leads {
+        sections::write_waits(interval, &waits, is_all, look, out)?;
+    }
     for resource in &pressed {
         sections::write(interval, *resource, look, out)?;
         if let Some(index) = index_of(*resource) {
             stacks::write(&interval.stacks, index, look.style, out)?;
         }
     }
-    sections::write_waits(interval, pressed.is_empty(), look, out)?;
+    if !leads {
+        sections::write_waits(interval, &waits, is_all, look, out)?;
+    }
     crate::pressure::cgroup_table::write(&interval.cgroups, look.style, out)?;
     writeln!(out)
 }
 
-/// The answer; a line, or more where there is much to say.
-fn verdict(interval: &Interval, pressed: &[Resource]) -> Vec<String> {
+/// The answer; a line, or more where there is much to say. The wait goes first if it `leads`.
+fn verdict(
+    interval: &Interval,
+    pressed: &[Resource],
+    waiting: Option<&Waiting>,
+    leads: bool,
+) -> Vec<String> {
     let clock = units::duration(interval.length_ns());
     let time = time_of_day(interval.ended_unix_s);
     let whose = interval.cgroup.as_ref().map_or(String::new(), |path| {
         let path = path.display().to_string();
         format!(" in {}", cut_start(&terminal(&path), PATH))
     });
-    let is_much = |row: &&Waiting| row.at_a_time >= LEAST_THREADS;
-    let waiting = match pressed.is_empty() {
-        true => interval.waits.rows.first().filter(is_much),
-        false => interval.locks(),
-    };
     let short = pressed.iter().map(|&resource| {
         let (what, extent) = (at_fault(interval, resource), extent(interval, resource));
         format!("{what} ({extent})")
@@ -63,8 +72,13 @@ fn verdict(interval: &Interval, pressed: &[Resource]) -> Vec<String> {
     let last = parts.len() - 1;
     parts[..last].iter_mut().for_each(|part| part.push(','));
     if let Some(waiting) = waiting {
-        parts[last].push(';');
-        parts.push(sections::waits_for(waiting));
+        let at = match leads && !pressed.is_empty() {
+            true => 0,
+            false => parts.len(),
+        };
+        parts.insert(at, sections::waits_for(waiting));
+        let before = if at == 0 { 0 } else { last };
+        parts[before].push(';');
     }
     parts.insert(0, format!("{time}  {clock}{whose}:"));
     sentence(&parts, "", WIDTH)
@@ -78,11 +92,11 @@ fn at_fault(interval: &Interval, resource: Resource) -> String {
     }
 }
 
-/// PSI's share of the time, or without PSI the tasks that waited at a time.
+/// PSI's share of the time, or where it says nothing of those asked about, the tasks that waited at a time.
 fn extent(interval: &Interval, resource: Resource) -> String {
-    match interval.psi[resource as usize] {
-        Some(_) => format!("{:.0}% of the time", interval.pressure(resource)),
-        None => format!(
+    match interval.has_psi(resource) {
+        true => format!("{:.0}% of the time", interval.pressure(resource)),
+        false => format!(
             "{} threads waiting",
             units::three_digits(interval.pressure(resource) / 100.0)
         ),

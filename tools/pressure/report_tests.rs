@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use bpf::pressure::types::account;
-use host::waits::Reason;
 use session::quotas::UsedUp;
 
 use super::*;
@@ -13,7 +12,10 @@ use crate::pressure::interval::Quota;
 use crate::pressure::parties::Party;
 use crate::pressure::psi::{Lost, Share};
 use crate::pressure::utilisation::{DiskUse, Use};
-use crate::pressure::waits::{Waiting, Waits};
+
+#[path = "report_waits_tests.rs"]
+mod of_waits;
+use of_waits::with_waits;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -110,102 +112,6 @@ CPU: threads lost 3.00 s waiting for a CPU, 1.50 at a time (PSI 1.00 s)
     assert_eq!(rest, expected);
 }
 
-fn waiting(tgid: u32, reason: Reason, is_lock: bool, at_a_time: f64) -> Waiting {
-    Waiting {
-        tgid,
-        comm: "db".into(),
-        reason,
-        is_lock,
-        threads: 3,
-        at_a_time,
-    }
-}
-
-/// This process is one that is there.
-fn with_waits(interval: Interval) -> Interval {
-    let own = std::process::id();
-    Interval {
-        waits: Waits {
-            looks: 18,
-            not_looked_at: 0,
-            rows: vec![
-                waiting(own, Reason::Socket, false, 2.5),
-                waiting(own, Reason::Futex, true, 1.25),
-                waiting(u32::MAX, Reason::FileLock, true, 0.5),
-                waiting(9, Reason::Semaphore, true, 0.04),
-            ],
-        },
-        ..interval
-    }
-}
-
-#[test]
-fn locks_are_told_beside_what_is_short() {
-    let own = std::process::id();
-    let text = text(&with_waits(example()), Look::default());
-    let mut lines = text.lines();
-    let first = lines.next().expect("a verdict");
-    assert_eq!(&first[8..], "  2.00 s: short of CPU (50% of the time);");
-    let second = format!("  db {own} waits for locks (1.25 threads at a time)");
-    assert_eq!(lines.next(), Some(second.as_str()));
-    let (_, waits) = text.split_once("\n\nwaits ").expect("a section");
-    let expected = format!(
-        "for locks and semaphores, from 18 looks at all threads:
-   THREADS  FOR                    PROCESS
-      1.25  locks                  db {own}
-      0.50  file locks             db 4294967295
-    next: lockstat -p {own} 10"
-    );
-    assert_eq!(
-        waits.split(" #").next().map(str::trim_end),
-        Some(&*expected)
-    );
-}
-
-#[test]
-fn where_nothing_is_short_the_largest_wait_is_the_answer() {
-    let own = std::process::id();
-    let calm = with_waits(Interval {
-        end_ns: SECOND_NS,
-        ..Interval::default()
-    });
-    let text = text(&calm, Look::default());
-    let first = text.lines().next().expect("a verdict");
-    let answer = format!("nothing is short; db {own} waits for sockets (2.50 threads at a time)");
-    let whole = format!("  1.00 s: {answer}");
-    assert_eq!(
-        text.lines()
-            .take(2)
-            .collect::<Vec<_>>()
-            .join("")
-            .replace(";  ", "; ")[8..],
-        whole
-    );
-    assert!(first.len() <= WIDTH, "{first}");
-    assert!(text.contains(" 18 looks at all threads:\n"), "{text}");
-    for row in ["2.50  sockets  ", "1.25  locks  ", "0.50  file locks  "] {
-        assert!(text.contains(row), "no {row}: {text}");
-    }
-    let next = format!("next: offcputime --waker -p {own} 10 ");
-    assert!(text.contains(&next), "{text}");
-}
-
-#[test]
-fn threads_that_were_not_looked_at_are_counted() {
-    let mut calm = with_waits(Interval {
-        end_ns: SECOND_NS,
-        ..Interval::default()
-    });
-    calm.waits.not_looked_at = 3_012;
-    let some = text(&calm, Look::default());
-    assert!(some.contains(" 18 looks at threads:\n"), "{some}");
-    let missed = "\n  3,012 threads were not looked at, for the sake of cost\n    next: ";
-    assert!(some.contains(missed), "{some}");
-    calm.waits.rows.clear();
-    let none = text(&calm, Look::default());
-    assert!(none.contains(missed), "{none}");
-}
-
 #[test]
 fn nothing_short_is_said_in_as_many_words_and_what_to_ask() {
     let calm = Interval {
@@ -246,21 +152,15 @@ fn a_quota_is_named_in_place_of_neighbours() {
         quotas: vec![quota(root.path().join("pod"))],
         ..example()
     };
-    let text = |interval: &Interval, is_filtered| {
-        let look = Look {
-            is_filtered,
-            ..Look::default()
-        };
-        self::text(interval, look)
-    };
+    let text = |interval: &Interval| self::text(interval, Look::default());
     // A quarter of what was lost is no reason for the rest.
-    let other = text(&interval, false);
+    let other = text(&interval);
     assert!(
         other.contains(": short of CPU (50% of the time)"),
         "{other}"
     );
     interval.throttled_ns = interval.task_ns[0] / 2;
-    let found = text(&interval, false);
+    let found = text(&interval);
     assert!(
         found.contains(": short of CPU quota of pod (50% of the time)"),
         "{found}"
@@ -277,7 +177,8 @@ fn a_quota_is_named_in_place_of_neighbours() {
         assert!(found.contains(part), "no {part}: {found}");
     }
     assert!(!found.contains("runqlat"), "{found}");
-    let filtered = text(&interval, true);
+    interval.is_filtered = true;
+    let filtered = text(&interval);
     assert!(
         filtered.contains("\n  for want of CPU quota of "),
         "{filtered}"

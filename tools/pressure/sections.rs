@@ -9,7 +9,7 @@ use profile::units;
 use session::{next, quotas};
 
 use crate::pressure::hints::{self, Hint};
-use crate::pressure::interval::{Interval, LEAST_THREADS, index_of};
+use crate::pressure::interval::{Interval, index_of};
 use crate::pressure::look::Look;
 use crate::pressure::psi::Resource;
 use crate::pressure::ranking::{self, Ranked};
@@ -31,10 +31,10 @@ pub(crate) fn write(
     let Some(index) = index_of(resource) else {
         return write_hints(&hints::hints(interval, resource, None, None), look, out);
     };
-    let heading = heading(interval, resource, index, look);
+    let heading = heading(interval, resource, index);
     writeln!(out, "{}", look.style.bold(heading))?;
     if resource == Resource::Cpu {
-        write_quotas(interval, look, out)?;
+        write_quotas(interval, out)?;
     }
     let victims = ranking::victims(interval, index);
     let culprits = ranking::culprits(interval, index);
@@ -54,7 +54,7 @@ pub(crate) fn write(
 }
 
 /// Threads' losses beside what PSI says: each thread counts for itself, PSI counts a moment once.
-fn heading(interval: &Interval, resource: Resource, index: usize, look: Look) -> String {
+fn heading(interval: &Interval, resource: Resource, index: usize) -> String {
     let lost = units::duration(interval.task_ns[index]);
     let what = match resource {
         Resource::Cpu => "waiting for a CPU",
@@ -65,7 +65,7 @@ fn heading(interval: &Interval, resource: Resource, index: usize, look: Look) ->
     let Some(at_a_time) = interval.tasks_at_a_time(resource) else {
         return head;
     };
-    if look.is_filtered || interval.task_ns[index] == 0 {
+    if interval.is_filtered || interval.task_ns[index] == 0 {
         return head;
     }
     let head = format!("{head}, {} at a time", units::three_digits(at_a_time));
@@ -77,12 +77,12 @@ fn heading(interval: &Interval, resource: Resource, index: usize, look: Look) ->
 }
 
 /// The quota that most of it was for, of whatever part of the time. All tasks' time is known, not that of those asked for.
-fn write_quotas(interval: &Interval, look: Look, out: &mut impl Write) -> io::Result<()> {
+fn write_quotas(interval: &Interval, out: &mut impl Write) -> io::Result<()> {
     let Some(quota) = interval.quotas.first() else {
         return Ok(());
     };
     let [whose, how] = quota.group.describe();
-    let time = match (look.is_filtered, interval.quota_at_fault()) {
+    let time = match (interval.is_filtered, interval.quota_at_fault()) {
         (false, _) => format!("{} of it ", units::duration(interval.throttled_ns)),
         (true, Some(_)) => String::new(),
         (true, None) => "some of it ".into(),
@@ -172,16 +172,15 @@ fn write_not_looked_at(threads: u64, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// Waits of threads for what is no resource: all of it where nothing is short (`is_all`), locks otherwise.
+/// Waits of threads for what is no resource: all of it where nothing short is larger (`is_all`), locks otherwise.
 pub(crate) fn write_waits(
     interval: &Interval,
+    wanted: &[&Waiting],
     is_all: bool,
     look: Look,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let rows = interval.waits.rows.iter();
-    let wanted = rows.filter(|row| row.at_a_time >= LEAST_THREADS && (is_all || row.is_lock));
-    let wanted: Vec<&Waiting> = wanted.collect();
+    let undecided = interval.undecided();
     if !wanted.is_empty() {
         let looks = units::counted(interval.waits.looks, "looks");
         let which = match is_all {
@@ -210,19 +209,25 @@ pub(crate) fn write_waits(
             table.row([units::three_digits(mean), String::new(), more]);
         }
         table.write(WIDTH, Style::Plain, out)?;
-    } else if is_all {
+    } else if is_all || undecided.is_some() {
         writeln!(out)?;
     }
     if is_all || !wanted.is_empty() {
         write_not_looked_at(interval.waits.not_looked_at, out)?;
     }
-    if wanted.is_empty() && !is_all {
-        return Ok(());
+    let lasting = wanted.iter().filter(|row| next::is_there(row.tgid));
+    let mut hints: Vec<Hint> = lasting.take(1).map(|row| hints::of_waits(row)).collect();
+    if let Some(row) = undecided {
+        let (process, mean) = (comm(&row.comm), units::three_digits(row.at_a_time));
+        writeln!(
+            out,
+            "  {process} {}: {mean} threads at a time wait for a futex:",
+            row.tgid
+        )?;
+        writeln!(out, "    for work, or for a lock made of it")?;
+        hints.push(hints::of_undecided(row));
+    } else if hints.is_empty() && (is_all || !wanted.is_empty()) {
+        hints.push(hints::of_idle(interval.asked));
     }
-    let mut lasting = wanted.iter().filter(|row| next::is_there(row.tgid));
-    let hint = match lasting.next() {
-        Some(row) => hints::of_waits(row),
-        None => hints::of_idle(interval.asked),
-    };
-    write_hints(&[hint], look, out)
+    write_hints(&hints, look, out)
 }

@@ -48,11 +48,15 @@ impl Filter {
 
     /// Looks whether it leaves anything out.
     pub(crate) fn is_choice(&self) -> bool {
+        self.is_finer_than_psi() || self.cgroup.is_some()
+    }
+
+    /// Looks whether it leaves out more than all but a cgroup, whose pressure the kernel knows.
+    pub(crate) fn is_finer_than_psi(&self) -> bool {
         !self.tgids.is_empty()
             || !self.tids.is_empty()
             || self.comm.is_some()
             || self.kernel_threads.is_some()
-            || self.cgroup.is_some()
     }
 
     /// By what `/proc` says of a user thread.

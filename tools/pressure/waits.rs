@@ -49,6 +49,9 @@ pub(crate) struct Waits {
     pub(crate) not_looked_at: u64,
     /// The most first; none of threads with nothing to do.
     pub(crate) rows: Vec<Waiting>,
+    /// Of a choice of threads, those that come back to a futex between all else that they do: for work, or for a lock that is made of
+    /// a semaphore or condition variable. Who ends these waits would tell.
+    pub(crate) undecided: Vec<Waiting>,
 }
 
 /// Looks.
@@ -72,6 +75,9 @@ struct Thread {
     /// Looks between which it has got a CPU, since the interval began.
     moves: u64,
 }
+
+/// A process, what it waits for, whether that is a lock, and whether it is not idle.
+type Kind = (u32, Reason, bool, bool);
 
 /// A kind of wait that it was seen in.
 struct Seen {
@@ -123,31 +129,35 @@ impl Looks {
             .rounds
             .not_looked_at(looked.map(|((tgid, _), _)| *tgid), counts);
         let looks = self.rounds.looks();
-        let mut sums: HashMap<(u32, Reason, bool), (f64, HashSet<u32>)> = HashMap::new();
+        let mut sums: HashMap<Kind, (f64, HashSet<u32>)> = HashMap::new();
         for ((tgid, tid), thread) in &self.threads {
             let looks = self.rounds.looks_at(*tgid).unwrap_or(thread.looks).max(1);
-            for (blocked, times) in thread.busy(shows_still) {
+            for (blocked, times, is_busy) in thread.judged(shows_still) {
+                let is_undecided = shows_still && thread.comes_back_to_futex(&blocked);
+                if !is_busy && !is_undecided {
+                    continue;
+                }
                 let is_lock = is_lock(&blocked);
-                let sum = sums.entry((*tgid, blocked.wait.reason(), is_lock));
+                let sum = sums.entry((*tgid, blocked.wait.reason(), is_lock, is_busy));
                 let sum = sum.or_default();
                 sum.0 += times as f64 / looks as f64;
                 sum.1.insert(*tid);
             }
         }
-        let rows = sums.into_iter();
-        let rows = rows.map(|((tgid, reason, is_lock), (at_a_time, tids))| {
+        let (mut rows, mut undecided) = (Vec::new(), Vec::new());
+        for ((tgid, reason, is_lock, is_busy), (at_a_time, tids)) in sums {
             // It may have become another program since.
             let name = comm_of(tgid).or_else(|| self.names.get(&tgid).cloned());
-            Waiting {
+            let list = if is_busy { &mut rows } else { &mut undecided };
+            list.push(Waiting {
                 tgid,
                 comm: name.unwrap_or_else(|| "[exited]".into()),
                 reason,
                 is_lock,
                 threads: tids.len() as u64,
                 at_a_time,
-            }
-        });
-        let mut rows: Vec<Waiting> = rows.collect();
+            });
+        }
         let rounds = &self.rounds;
         self.threads.retain(|(tgid, _), thread| {
             let may_be_there = thread.begin_interval() || rounds.may_miss_threads_of(*tgid);
@@ -155,16 +165,19 @@ impl Looks {
         });
         self.names.retain(|tgid, _| rounds.knows(*tgid));
         self.rounds.begin_interval();
-        rows.rank_by(|a, b| {
-            let key = |row: &Waiting| (Reverse(row.tgid), row.reason, row.is_lock);
-            b.at_a_time
-                .total_cmp(&a.at_a_time)
-                .then_with(|| key(a).cmp(&key(b)))
-        });
+        for list in [&mut rows, &mut undecided] {
+            list.rank_by(|a, b| {
+                let key = |row: &Waiting| (Reverse(row.tgid), row.reason, row.is_lock);
+                b.at_a_time
+                    .total_cmp(&a.at_a_time)
+                    .then_with(|| key(a).cmp(&key(b)))
+            });
+        }
         Waits {
             looks,
             not_looked_at,
             rows,
+            undecided,
         }
     }
 }
@@ -217,10 +230,16 @@ impl Thread {
         may_be_there
     }
 
-    /// The waits that are not idle, and how often each was seen.
-    fn busy(&self, shows_still: bool) -> impl Iterator<Item = (Blocked, u64)> {
+    /// Looks whether it waits there for a futex that may be for work, as often as it has something to do.
+    fn comes_back_to_futex(&self, blocked: &Blocked) -> bool {
+        let is_futex = blocked.wait.reason() == Reason::Futex && blocked.wait.may_be_idle();
+        is_futex && self.moves >= LEAST_MOVES
+    }
+
+    /// The waits, how often each was seen, and whether it is not idle.
+    fn judged(&self, shows_still: bool) -> impl Iterator<Item = (Blocked, u64, bool)> {
         // Stacks grow down. Where a thread comes back to between all else that it does, it waits for work.
-        let is_busy = move |seen: &&Seen| {
+        let is_busy = move |seen: &Seen| {
             let Blocked { wait, stack } = seen.blocked;
             let mut others = self.seen.iter().map(|seen| seen.blocked.stack);
             let has_deeper = others.clone().any(|other| is_deeper(other, stack));
@@ -239,8 +258,8 @@ impl Thread {
                 _ => self.moves >= LEAST_MOVES || shows_still,
             }
         };
-        let busy = self.seen.iter().filter(is_busy);
-        busy.map(|seen| (seen.blocked, seen.times))
+        let all = self.seen.iter();
+        all.map(move |seen| (seen.blocked, seen.times, is_busy(seen)))
     }
 }
 

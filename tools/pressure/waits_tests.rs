@@ -33,9 +33,9 @@ fn thread(slices: u64, looks: &[Option<Blocked>]) -> Thread {
 }
 
 fn busy(thread: &Thread, shows_still: bool) -> Vec<(Reason, u64)> {
-    let busy = thread.busy(shows_still);
+    let busy = thread.judged(shows_still).filter(|(.., is_busy)| *is_busy);
     let mut busy: Vec<_> = busy
-        .map(|(blocked, times)| (blocked.wait.reason(), times))
+        .map(|(blocked, times, _)| (blocked.wait.reason(), times))
         .collect();
     busy.rank_by_key(|(reason, _)| *reason);
     busy
@@ -87,6 +87,19 @@ fn locks_are_never_idle_conditions_are_unless_they_are_brisk() {
     // The first look tells no rate.
     let brisk = thread(501, &[condition; 3]);
     assert_eq!(busy(&brisk, false), [(Reason::Futex, 2)]);
+}
+
+/// A lock may be made of a semaphore: who ends its waits tells.
+#[test]
+fn a_thread_that_comes_back_to_a_futex_is_not_decided_of() {
+    let condition = blocked(libc::SYS_futex, HOME);
+    let sleep = Some(blocked(libc::SYS_clock_nanosleep, HOME));
+    let works = thread(3, &[Some(condition), sleep, Some(condition)]);
+    assert_eq!(busy(&works, true), []);
+    assert!(works.comes_back_to_futex(&condition));
+    assert!(!works.comes_back_to_futex(&lock(HOME)));
+    assert!(!works.comes_back_to_futex(&blocked(libc::SYS_epoll_pwait, HOME)));
+    assert!(!thread(0, &[Some(condition); 3]).comes_back_to_futex(&condition));
 }
 
 #[test]

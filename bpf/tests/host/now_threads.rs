@@ -299,7 +299,7 @@ impl Threads {
         let is_open = facts.number == self.fd_syscall && facts.arguments[0] == 1;
         let file_type = if is_open { facts.file_type } else { 0 };
         let (operation, value) = match facts.number {
-            FUTEX => (facts.arguments[1] & 0x7f, facts.arguments[2].min(0x100)),
+            FUTEX => (facts.arguments[1] & 0xff, facts.arguments[2].min(0x100)),
             _ => (0, 0),
         };
         [facts.number, file_type, operation, value]

@@ -166,6 +166,8 @@ fn by_call(evidence: &Evidence) -> Verdict {
         (Wait, _, 2) => (Class::LibraryLock, BY_CALL),
         (Wait, _, MUSL_MUTEX) => (Class::Mutex, BY_CALL),
         (WaitBitset, _, u32::MAX) => (Class::Park, 50),
+        // glibc's pthread_join from 2.43 on, for a thread that is joinable.
+        (WaitBitset, _, 2) if evidence.realtime && evidence.shared => (Class::Join, 50),
         // A writer that waits for readers, whom nobody knows by name.
         (WaitBitset, _, 2) if evidence.realtime => (Class::Rwlock, 50),
         (WaitBitset, _, 2) if !evidence.shared => (Class::Mutex, 50),

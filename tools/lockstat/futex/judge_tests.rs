@@ -48,6 +48,19 @@ fn a_wait_in_glibcs_way_for_a_number_above_0_is_for_a_semaphore_unless_names_say
     assert_eq!(judge(with(false, 0), &nameless).0, Class::Unknown);
 }
 
+/// From 2.43 on the word is no thread's ID.
+#[test]
+fn a_join_of_glibcs_is_no_lock() {
+    let wait = |shared| Evidence {
+        shared,
+        realtime: true,
+        ..call(Operation::WaitBitset, 2, Place::Nowhere)
+    };
+    assert_eq!(judge(wait(true), &["app+0x1"]), (Class::Join, 50));
+    assert_eq!(judge(wait(true), &["pthread_clockjoin_ex"]).0, Class::Join);
+    assert_eq!(judge(wait(false), &["app+0x1"]), (Class::Rwlock, 50));
+}
+
 #[test]
 fn the_kernel_says_what_inherits_priority() {
     let pi = call(Operation::LockPi, 0, Place::Word);

@@ -80,7 +80,12 @@ impl Rule {
     }
 
     fn is_of_any(&self) -> bool {
-        self.function.is_prefix && self.function.text.is_empty()
+        self.function.is_prefix && (self.function.text.is_empty() || self.is_of_nameless())
+    }
+
+    /// Looks whether it is for all functions of a stripped file.
+    fn is_of_nameless(&self) -> bool {
+        self.function.is_prefix && self.function.text.ends_with("+0x")
     }
 }
 
@@ -189,8 +194,9 @@ impl Rules {
         let mut is_outside = false;
         for (at, (function, file)) in functions.take(MAX_FRAMES).enumerate() {
             let rule = self.rule(function, file, value);
-            // Any function of a library waits in it only if nothing else is between.
-            let rule = rule.filter(|rule| !(rule.is_of_any() && is_outside));
+            // Any function of a library waits in it only if nothing else is between, and any of a stripped file if none is known to.
+            let is_beyond = |rule: &Rule| rule.is_of_nameless() && found.is_some();
+            let rule = rule.filter(|rule| !(rule.is_of_any() && is_outside || is_beyond(rule)));
             is_outside |= rule.is_none() && !is_libc(file);
             let Some(meaning) = rule.map(|rule| rule.meaning) else {
                 continue;
@@ -244,7 +250,8 @@ impl Rules {
 
     /// Looks whether a rule knows a function.
     pub(super) fn know(&self, function: &str, file: Option<&str>) -> bool {
-        self.rule(function, file, None).is_some()
+        let rule = self.rule(function, file, None);
+        rule.is_some_and(|rule| !rule.is_of_nameless())
     }
 
     fn rule(&self, function: &str, file: Option<&str>, value: Option<u32>) -> Option<&Rule> {

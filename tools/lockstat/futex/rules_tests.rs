@@ -106,6 +106,27 @@ fn a_function_without_a_name_may_have_a_rule() {
     assert_eq!(users.then(rules).callees()[0], "grant");
 }
 
+/// InnoDB's latches and its queue for the log, in a server without names; its condition variables are whatever else they are.
+#[test]
+fn a_stripped_servers_own_futexes_are_latches() {
+    let rules = Rules::ours();
+    let server = Some("/usr/sbin/mariadbd");
+    let libc = Some("/lib/libc.so.6");
+    let own = [("syscall", libc), ("mariadbd+0xde2b6c", server)];
+    let word = |stack: &[_], value| {
+        let found = rules.waited_in(stack.iter().copied(), Some(value));
+        found.map(|(at, meaning)| (at, meaning.word))
+    };
+    assert_eq!(word(&own, 1 << 31 | 3), Some((1, "latch")));
+    assert_eq!(word(&own, 0), Some((1, "commit")));
+    let cond = [("pthread_cond_wait", libc), own[1]];
+    assert_eq!(word(&cond, 7), Some((0, "cond")));
+    let named = [own[0], ("handler::ha_index_read_map", server), own[1]];
+    assert_eq!(word(&named, 7), None);
+    assert_eq!(word(&[own[0], ("app+0x12", Some("/app"))], 7), None);
+    assert!(!rules.know(own[1].0, server), "it is its caller");
+}
+
 #[test]
 fn what_is_made_of_locks_is_further_up() {
     let rules = Rules::ours();
@@ -223,7 +244,8 @@ fn every_rule_with_a_role_is_heard_above_a_condition_variable() {
             (name.as_str(), library.as_deref()),
         ];
         let (_, heard) = rules.waited_in(stack.into_iter(), rule.value).unwrap();
-        let is_made = rule.meaning.role != Role::Unsaid && !rule.meaning.class.is_lock();
+        let is_lock = rule.meaning.class.is_lock() || rule.is_of_nameless();
+        let is_made = rule.meaning.role != Role::Unsaid && !is_lock;
         let expected = if is_made {
             rule.meaning.role
         } else {

@@ -15,7 +15,7 @@ pub struct Wait {
     pub syscall: i16,
     /// [`file_type`] of the file descriptor waited on; 0: none, or an anonymous inode of another kind.
     pub file_type: u8,
-    /// Futex operation without its flags.
+    /// Futex operation with `FUTEX_PRIVATE_FLAG`, without the flag of its clock.
     pub futex_op: u8,
     /// Value expected in the futex word; 0x100 for anything above 0xff.
     pub futex_value: u32,
@@ -149,7 +149,9 @@ pub mod file_type {
 
 /// `FUTEX_LOCK_PI`, `FUTEX_LOCK_PI2`.
 const FUTEX_LOCKS: [u8; 2] = [6, 13];
-/// What glibc's and Rust's mutexes write into a lock word that has waiters.
+const FUTEX_WAIT_BITSET: u8 = 9;
+const FUTEX_PRIVATE: u8 = 0x80;
+/// Value that glibc's and Rust's mutexes write into a lock word that has waiters.
 const CONTENDED_MUTEX: u32 = 2;
 
 impl Wait {
@@ -272,6 +274,15 @@ impl Wait {
         self.has(flags::KERNEL_THREAD)
     }
 
+    /// Tells if it is for a lock, as far as the call says. `FUTEX_WAIT_BITSET` between processes is not: from 2.43 on, glibc's
+    /// `pthread_join` waits so for a thread that is joinable (2). Mutexes that processes share are waited for by `FUTEX_WAIT`.
+    fn is_for_futex_lock(self) -> bool {
+        match self.futex_op & !FUTEX_PRIVATE {
+            FUTEX_WAIT_BITSET if self.futex_op & FUTEX_PRIVATE == 0 => false,
+            operation => FUTEX_LOCKS.contains(&operation) || self.futex_value == CONTENDED_MUTEX,
+        }
+    }
+
     /// Tells if a thread with nothing to do may wait like this; it takes a thread's other waits to tell.
     pub fn may_be_idle(self) -> bool {
         if self.has(flags::RUNNABLE | flags::STOPPED | flags::BLOCK_IO | flags::KERNEL_LOCK) {
@@ -284,7 +295,7 @@ impl Wait {
             return false;
         }
         if self.calls(syscalls::FUTEX) {
-            return !FUTEX_LOCKS.contains(&self.futex_op) && self.futex_value != CONTENDED_MUTEX;
+            return !self.is_for_futex_lock();
         }
         self.calls(syscalls::POLL)
             || self.calls(syscalls::EPOLL)

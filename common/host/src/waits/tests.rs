@@ -178,6 +178,11 @@ fn a_contended_mutex_is_not_idle_but_a_condition_variable_may_be() {
         }
         .may_be_idle()
     );
+    // Rust's mutex; a mutex that processes share; glibc's pthread_join from 2.43 on.
+    for (futex_op, is_idle) in [(0x89, false), (0x80, false), (0x86, false), (9, true)] {
+        let wait = Wait { futex_op, ..mutex };
+        assert_eq!(wait.may_be_idle(), is_idle, "{futex_op:#x}");
+    }
     assert!(call(libc::SYS_epoll_pwait).may_be_idle());
     let read = |file_type| Wait {
         file_type,
