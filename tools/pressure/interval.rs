@@ -110,6 +110,7 @@ impl Interval {
     }
 
     /// Waits that no resource that is short explains, the largest first, if more threads wait so at a time than for any of those.
+    /// A futex that is not known to be a lock may be a wait for work, and comes before no shortage.
     pub(crate) fn leading_waits(&self, pressed: &[Resource]) -> Vec<&Waiting> {
         let explains = |resource: &Resource, reason| match resource {
             Resource::Io => matches!(reason, Reason::BlockIo | Reason::PageFault),
@@ -122,8 +123,11 @@ impl Interval {
         });
         let most = lost.fold(0.0, f64::max);
         let rows = self.waits.rows.iter().filter(|row| {
+            let is_known = pressed.is_empty() || row.is_lock || row.reason != Reason::Futex;
             let mut pressed = pressed.iter();
-            row.at_a_time >= LEAST_THREADS && !pressed.any(|one| explains(one, row.reason))
+            is_known
+                && row.at_a_time >= LEAST_THREADS
+                && !pressed.any(|one| explains(one, row.reason))
         });
         let rows: Vec<&Waiting> = rows.collect();
         match rows.first() {

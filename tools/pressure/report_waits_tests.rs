@@ -72,9 +72,14 @@ fn the_larger_of_loss_and_waits_goes_first_in_thread_seconds() {
         };
         interval.psi[0] = lost(100_000_000, 0);
         interval.waits.rows = vec![
+            // It may wait for work.
+            waiting(own, Reason::Futex, false, 9.0),
             waiting(own, Reason::BlockIo, false, 1.5),
             waiting(own, Reason::Socket, false, at_a_time),
         ];
+        if cpu_ns < SECOND_NS / 10 {
+            interval.waits.rows.remove(0);
+        }
         let text = text(&interval, Look::default());
         let (verdict, rest) = text.split_once("        UTILISATION").expect("a table");
         let [cpu, waits] = ["\nCPU: threads lost", "\nwaits that are not"].map(|s| rest.find(s));
