@@ -12,30 +12,33 @@ pub(super) enum Shape {
     Lines(&'static [&'static str]),
     /// JSON whose beginning has all of these keys.
     Keys(&'static [&'static str]),
-    /// DTrace's stacks: a frame a line, and below them a line with their number.
-    Dtrace,
+    /// A frame a line, which begins so and has this in it, and below them a line with their number.
+    Counted(&'static str, &'static str),
     /// Frames of `perf script` alone: an address and a name a line.
     PerfFrames,
 }
 
-use Shape::{Dtrace, Head, Keys, Lines, Magic, PerfFrames, Starts};
+use Shape::{Counted, Head, Keys, Lines, Magic, PerfFrames, Starts};
 
+const OLD_CPU: &str = "an old CPU profile of gperftools";
+const UTF_16: &str = "text in UTF-16";
+const TO_UTF_8: &str = "iconv -f UTF-16 -t UTF-8 FILE converts it";
 const TO_PPROF: &str = "go tool pprof -proto -output OUT.pb.gz FILE makes one of it that is";
 const PERFETTO: &str = "https://ui.perfetto.dev shows it";
 const SPEEDSCOPE: &str = "https://www.speedscope.app shows it";
 const PRINTED: &str = "give the profile that it was printed from";
 const OF_IT: &str = "give a profile of it";
+const V8_LOG: &str =
+    "node --prof-process FILE prints it, with --preprocess for https://www.speedscope.app";
+const PERF_RAW: &str = "perf script -i FILE prints what is read";
 const OWN: &str = "take the .json or .pb.gz of the same run; https://www.speedscope.app shows it";
 const FOLDS_DTRACE: &str = "inferno-collapse-dtrace or stackcollapse.pl folds it";
 
 /// The first that a beginning has the shape of is its format.
 pub(super) const FORMATS: &[(Shape, &str, &str)] = &[
     // Binary ones.
-    (
-        Magic(b"PERFILE2"),
-        "perf's raw data",
-        "perf script -i FILE prints what is read",
-    ),
+    (Magic(b"PERFILE2"), "perf's raw data", PERF_RAW),
+    (Magic(b"2ELIFREP"), "perf's raw data", PERF_RAW),
     (
         Magic(b"FLR\0"),
         "a recording of Java's Flight Recorder",
@@ -50,41 +53,65 @@ pub(super) const FORMATS: &[(Shape, &str, &str)] = &[
         "gprof's data",
         "gprof PROGRAM FILE prints it",
     ),
-    (
-        Magic(b"\xff\xfe"),
-        "text in UTF-16",
-        "iconv -f UTF-16 -t UTF-8 FILE converts it",
-    ),
-    (
-        Magic(b"\xfe\xff"),
-        "text in UTF-16",
-        "iconv -f UTF-16 -t UTF-8 FILE converts it",
-    ),
+    (Magic(b"\xff\xfe"), UTF_16, TO_UTF_8),
+    (Magic(b"\xfe\xff"), UTF_16, TO_UTF_8),
     // gperftools': 64 or 32 bits wide, in either order: https://gperftools.github.io/gperftools/cpuprofile-fileformat.html
-    (
-        Magic(b"\0\0\0\0\0\0\0\0\x03\0\0\0"),
-        "an old CPU profile of gperftools",
-        TO_PPROF,
-    ),
-    (
-        Magic(b"\0\0\0\0\x03\0\0\0"),
-        "an old CPU profile of gperftools",
-        TO_PPROF,
-    ),
+    (Magic(b"\0\0\0\0\0\0\0\0\x03\0\0\0"), OLD_CPU, TO_PPROF),
+    (Magic(b"\0\0\0\0\x03\0\0\0"), OLD_CPU, TO_PPROF),
     (
         Magic(b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x03"),
-        "an old CPU profile of gperftools",
+        OLD_CPU,
         TO_PPROF,
     ),
+    (Magic(b"\0\0\0\0\0\0\0\x03\0\0\0\0"), OLD_CPU, TO_PPROF),
     (
-        Magic(b"\0\0\0\0\0\0\0\x03\0\0\0\0"),
-        "an old CPU profile of gperftools",
-        TO_PPROF,
+        Magic(b"(\xb5/\xfd"),
+        "data of zstd",
+        "zstd -d FILE unpacks it",
+    ),
+    (Magic(b"\xfd7zXZ\0"), "data of xz", "xz -dk FILE unpacks it"),
+    (
+        Magic(b"BZh91AY&SY"),
+        "data of bzip2",
+        "bzip2 -dk FILE unpacks it",
+    ),
+    (
+        Magic(b"\x04\"M\x18"),
+        "data of lz4",
+        "lz4 -d FILE unpacks it",
+    ),
+    (
+        Magic(b"JAVA PROFILE 1.0"),
+        "a dump of Java's hprof",
+        "asprof -d 30 -o collapsed PID makes a profile",
+    ),
+    (
+        Magic(b"\xfb)\x03"),
+        "a profile of Python's cProfile",
+        "python3 -m pstats FILE prints it",
+    ),
+    (
+        Magic(b"{)\x03"),
+        "a profile of Python's cProfile",
+        "python3 -m pstats FILE prints it",
+    ),
+    (
+        Magic(b"Nettrace"),
+        "a trace of .NET",
+        "dotnet-trace convert --format Speedscope FILE makes one for https://www.speedscope.app",
     ),
     // pprof's old text.
     (Starts("heap profile:"), "an old heap profile", TO_PPROF),
     (Head(" profile: total "), "Go's text", TO_PPROF),
     (Head(" 1 ---"), "an old profile in pprof's text", TO_PPROF),
+    (Head("--- mutex:"), "Go's text", TO_PPROF),
+    (Head("--- contention:"), "Go's text", TO_PPROF),
+    (
+        Lines(&["goroutine 1 ["]),
+        "Go's text of goroutines",
+        "/debug/pprof/goroutine without debug=2 is one that is",
+    ),
+    (Head(": Total "), "pprof's text", PRINTED),
     // JSON.
     (Keys(&["shared", "frames"]), "speedscope's JSON", OWN),
     (Keys(&["$schema", "profiles"]), "speedscope's JSON", OWN),
@@ -140,14 +167,14 @@ pub(super) const FORMATS: &[(Shape, &str, &str)] = &[
     ),
     // Text and tables.
     (
-        Starts("<?xml"),
-        "XML",
-        "inferno-collapse-xctrace folds that of xctrace; of a picture give the profile",
-    ),
-    (
-        Starts("<svg"),
+        Lines(&["<svg"]),
         "a picture",
         "give the profile that it was drawn from",
+    ),
+    (
+        Starts("<?xml"),
+        "XML",
+        "inferno-collapse-xctrace folds that of xctrace",
     ),
     (
         Starts("<!DOCTYPE html"),
@@ -187,11 +214,9 @@ pub(super) const FORMATS: &[(Shape, &str, &str)] = &[
         "a palette of flamegraph.pl",
         "give the profile that it colours",
     ),
-    (
-        Starts("v8-version,"),
-        "V8's log",
-        "node --prof-process FILE prints it",
-    ),
+    (Starts("v8-version,"), "V8's log", V8_LOG),
+    (Starts("shared-library,"), "V8's log", V8_LOG),
+    (Lines(&["code-creation,"]), "V8's log", V8_LOG),
     (
         Head("Time and Allocation Profiling Report"),
         "a report of GHC",
@@ -208,7 +233,68 @@ pub(super) const FORMATS: &[(Shape, &str, &str)] = &[
         "a map of bpftrace's",
         "stackcollapse-bpftrace.pl folds it",
     ),
-    (Dtrace, "DTrace's stacks", FOLDS_DTRACE),
+    (Head("FUNCTION:NAME"), "DTrace's stacks", FOLDS_DTRACE),
+    (Counted("", "`"), "DTrace's stacks", FOLDS_DTRACE),
+    (
+        Counted("0x", " : "),
+        "SystemTap's stacks",
+        "stackcollapse-stap.pl folds it",
+    ),
+    (
+        Lines(&["# Overhead "]),
+        "perf report's text",
+        "perf script prints what is read",
+    ),
+    (
+        Lines(&["TRACE START ["]),
+        "a trace of Xdebug",
+        "stackcollapse-xdebug.php folds it",
+    ),
+    (
+        Lines(&["java.lang.Thread.State:"]),
+        "jstack's stacks",
+        "stackcollapse-jstack.pl folds it",
+    ),
+    (
+        Lines(&["4XESTACKTRACE"]),
+        "a dump of IBM's Java",
+        "stackcollapse-ibmjava.pl folds it",
+    ),
+    (
+        Lines(&["at java."]),
+        "a log of Java's exceptions",
+        "stackcollapse-java-exceptions.pl folds it",
+    ),
+    (
+        Lines(&["PID ", "TID ", "#0 "]),
+        "eu-stack's stacks",
+        "stackcollapse-elfutils.pl folds it",
+    ),
+    (
+        Lines(&["Thread ", "#0 "]),
+        "gdb's stacks",
+        "stackcollapse-gdb.pl folds it",
+    ),
+    (
+        Lines(&["Thread 0x", "File \""]),
+        "faulthandler's stacks",
+        "stackcollapse-faulthandler.pl folds it",
+    ),
+    (
+        Lines(&["---------- tid# "]),
+        "procstack's stacks",
+        "stackcollapse-aix.pl folds it",
+    ),
+    (
+        Lines(&["Full stacks"]),
+        "wallClockProfiler's stacks",
+        "stackcollapse-wcp.pl folds it",
+    ),
+    (
+        Lines(&["snapshot=", "heap_tree="]),
+        "massif's data",
+        "ms_print FILE prints it",
+    ),
     (
         PerfFrames,
         "perf script text without the samples' own lines",

@@ -32,7 +32,7 @@ impl Shape {
                 let has = |key: &&str| memmem::find(text, format!("\"{key}\"").as_bytes());
                 is_json && all.iter().all(|key| has(key).is_some())
             }
-            Self::Dtrace => is_dtrace(text),
+            Self::Counted(start, mark) => are_counted(text, start, mark),
             Self::PerfFrames => are_perf_frames(start),
         }
     }
@@ -42,15 +42,9 @@ fn split(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| *byte == b'\n')
 }
 
-fn is_dtrace(text: &[u8]) -> bool {
+/// Frames that begin so and have the mark, and the number of their stack on a line of its own.
+fn are_counted(text: &[u8], start: &str, mark: &str) -> bool {
     let mut frames = 0;
-    if text.starts_with(b"CPU")
-        && split(text)
-            .next()
-            .is_some_and(|line| line.trim_ascii_end().ends_with(b"FUNCTION:NAME"))
-    {
-        return true;
-    }
     for line in split(text) {
         let line = line.trim_ascii();
         if line.contains(&b';') {
@@ -59,7 +53,9 @@ fn is_dtrace(text: &[u8]) -> bool {
         if !line.is_empty() && line.iter().all(u8::is_ascii_digit) {
             return frames > 0;
         }
-        frames += usize::from(line.contains(&b'`'));
+        let is_frame =
+            line.starts_with(start.as_bytes()) && memmem::find(line, mark.as_bytes()).is_some();
+        frames += usize::from(is_frame);
     }
     false
 }
