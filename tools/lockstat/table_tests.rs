@@ -126,6 +126,26 @@ fn a_lock_has_its_callers_its_holder_and_what_that_was_doing() {
 }
 
 #[test]
+fn lists_of_who_waits_and_who_holds_add_up() {
+    let mut map = row(40_000_000);
+    let callers = ["a", "b", "c", "d"].into_iter().zip([20, 8, 4, 2]);
+    map.waiters = callers
+        .map(|(caller, ms)| waiter(1, caller, ms * 1_000_000))
+        .collect();
+    let holders = (1..).zip([50, 20, 10, 15, 5]);
+    map.holders = holders
+        .map(|(tid, ms)| holder("app", tid, HolderKind::Owner, ms * 1_000_000))
+        .collect();
+    let said = text(&[map.clone()], 1);
+    let waiters = "waiters in a 50%, b 20%, c 10%, others 20%\n";
+    assert!(said.contains(waiters), "{said}");
+    assert!(said.contains(", 2 more 15%;\n"), "{said}");
+    map.waiters.truncate(1);
+    let said = text(&[map], 1);
+    assert!(said.contains("waiters in a 50%, others 50%\n"), "{said}");
+}
+
+#[test]
 fn no_line_is_longer_than_80_columns_and_no_name_reaches_the_terminal_raw() {
     let mut long = named(row(360_000_000_000_000), &"dir \u{1b}[31m".repeat(20));
     long.class = "percpu-rwsem";
