@@ -169,7 +169,10 @@ fn write_about(row: &LockRow, out: &mut impl Write) -> io::Result<()> {
     for mut parts in [about, by_whom] {
         parts.retain(|part| !part.is_empty());
         for line in sentence(&parts, ";", WIDTH - INDENT) {
-            writeln!(out, "{:>INDENT$}{}", "", cut(&line, WIDTH - INDENT))?;
+            let parts: Vec<String> = line.split(", ").map(str::to_owned).collect();
+            for line in sentence(&parts, ",", WIDTH - INDENT) {
+                writeln!(out, "{:>INDENT$}{}", "", cut(&line, WIDTH - INDENT))?;
+            }
         }
     }
     Ok(())
@@ -336,7 +339,7 @@ fn state(holders: &[Holder]) -> String {
         (sum(|holder| holder.runnable), "waiting for a CPU"),
         (sum(|holder| holder.blocked), "asleep"),
     ];
-    shares(&states)
+    shares(states.to_vec())
 }
 
 /// Doings of the threads that ended the waits while these lasted.
@@ -350,20 +353,22 @@ fn did(holders: &[Holder]) -> String {
     if unknown * 2 > all {
         return String::new();
     }
-    let is_large = |(ns, _): &(u64, &str)| *ns as f64 >= SMALL * all as f64;
-    let mut parts: Vec<(u64, &str)> = parts.into_iter().filter(is_large).collect();
-    parts.rank_by_key(|(ns, _)| Reverse(*ns));
-    shares(&parts)
+    shares(parts)
 }
 
-fn shares(parts: &[(u64, &str)]) -> String {
-    let all: u64 = parts.iter().map(|(n, _)| n).sum();
-    let known = parts.iter().filter(|(n, _)| *n > 0);
-    let parts: Vec<String> = known
-        .map(|(n, what)| match n {
-            _ if *n == all => (*what).into(),
-            _ => format!("{what} {}", percent(*n, all)),
-        })
+/// What there is more of than a little, the most first.
+fn shares(mut parts: Vec<(u64, &str)>) -> String {
+    let sum = |parts: &[(u64, &str)]| parts.iter().map(|(n, _)| n).sum::<u64>();
+    let least = SMALL * sum(&parts) as f64;
+    parts.retain(|(n, _)| *n > 0 && *n as f64 >= least);
+    parts.rank_by_key(|(n, _)| Reverse(*n));
+    if let [(_, only)] = parts[..] {
+        return only.into();
+    }
+    let all = sum(&parts);
+    let parts = parts.iter();
+    let parts: Vec<String> = parts
+        .map(|(n, word)| format!("{word} {}", percent(*n, all)))
         .collect();
     parts.join(", ")
 }

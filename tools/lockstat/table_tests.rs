@@ -69,6 +69,9 @@ fn who_ended_the_waits_did_something_meanwhile() {
         }
         text(&[queue], 1)
     };
+    // More than a line has room for.
+    let long = said([[30, 9, 20, 8, 7, 0], [0, 0, 0, 0, 0, 25]]);
+    assert!(!long.contains('…') && long.contains(",\n"), "{long}");
     // Half a per cent is not worth a word.
     let said_of_it = said([[100, 5, 600, 0, 0, 0], [100, 0, 195, 0, 0, 0]]);
     let line = ";\n          meanwhile waiting for disk 80%, on a CPU 20%\n";
@@ -141,7 +144,11 @@ fn lists_of_who_waits_and_who_holds_add_up() {
     assert!(said.contains(waiters), "{said}");
     assert!(said.contains(", 2 more 15%;\n"), "{said}");
     map.waiters.truncate(1);
+    for holder in &mut map.holders {
+        (holder.on_cpu, holder.runnable, holder.blocked) = (1, 999, 0);
+    }
     let said = text(&[map], 1);
+    assert!(said.contains("  which were waiting for a CPU\n"), "{said}");
     assert!(said.contains("waiters in a 50%, others 50%\n"), "{said}");
 }
 
