@@ -232,6 +232,12 @@ fn readme_table() -> String {
     let mut text = String::from("| symptom | command | reading | trap |\n|---|---|---|---|\n");
     for row in &SYMPTOMS {
         let cells = [row.symptom, row.command, row.reading, row.trap];
+        for (cell, limit) in cells.iter().zip([45, 50, 110, 72]) {
+            assert!(
+                cell.len() <= limit,
+                "nobody reads so much in a cell: {cell}"
+            );
+        }
         text += &format!("| {} |\n", cells.join(" | "));
     }
     text

@@ -126,6 +126,8 @@ fn answers_fit_in_80_columns_whatever_names_are() {
         format!("gate {base} {new} --max-total 1% --raw"),
         format!("gate {base} {base} --max-total 1% --raw"),
         format!("top {base}"),
+        format!("peek {base} ."),
+        format!("peek {base} a+ --unit us"),
         format!("top {base} --unit us --cumulative"),
     ] {
         let run = flame(&args, "");
@@ -173,9 +175,10 @@ fn what_is_idle_is_one_box_at_the_root_and_its_amount_is_said() {
 #[test]
 fn peek_adds_up_callers_and_callees() {
     let text = flame("peek - ^run$", STACKS).ok();
-    let titles = "             SELF              TOTAL  CALLERS, FUNCTION, CALLEES\n";
+    let titles = "run has 35.0% of 1,000 samples, 0.0% by itself\n\n             \
+        SELF              TOTAL  CALLERS, FUNCTION, CALLEES\n";
     assert!(text.starts_with(titles), "{text}");
-    let lines = text.lines().skip(1);
+    let lines = text.lines().skip(3);
     let lines: Vec<Vec<&str>> = lines
         .map(|line| line.split_whitespace().collect())
         .collect();
@@ -184,6 +187,14 @@ fn peek_adds_up_callers_and_callees() {
     assert_eq!(lines[2], ["250", "25.0%", "read"]);
     assert_eq!(lines[3], ["100", "10.0%", "step"]);
     flame("peek - nobody", STACKS).fails(1);
+    let files = Files::new();
+    let file = files.file("a.folded", STACKS);
+    let several = flame(format!("peek {file} parse|step -n 1 --unit us"), "").ok();
+    let first = "parse has the most of 2 functions: 45.0% of 1.00 ms of thread time\n";
+    assert_has(&several, [first, "\n… 1 more function with matching names"]);
+    let line = next(&several);
+    assert_has(&line, [" --focus 'parse|step' -o part.html --unit us   #"]);
+    assert_has(&shell(&line, &files).stderr, ["kept 550 us of 1.00 ms,"]);
 }
 
 #[test]

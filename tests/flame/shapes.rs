@@ -84,13 +84,13 @@ const FOLDED: &[Row<'_>] = &[
         "fractions",
         "a;b 1.4\na;c 1.4\na;d 0.4\na;e 0.4\n",
         "a;b 1\na;c 2\na;e 1\n",
-        "",
+        "4 values with a fraction rounded to whole ones, whose sum is right",
     ),
     (
         "small fractions alone",
         "a;b 0.25\na;b 0.25\na;b 0.25\na;b 0.25\n",
         "a;b 1\n",
-        "",
+        "4 values with a fraction rounded to whole ones, whose sum is right",
     ),
     (
         "lines without a number",

@@ -225,36 +225,28 @@ fn write_disks(names: &Names, interval: &Interval, out: &mut impl Write) -> Resu
 
 fn cells(disk: &DiskUse, wall_ns: u64) -> [String; 9] {
     let seconds = wall_ns as f64 / 1e9;
-    let rate = |class: &Class| rate(class.requests as f64 / seconds);
-    let mib = |class: &Class| rate_text(class.bytes as f64 / seconds / (1 << 20) as f64);
+    let requests = |class: &Class| rate(class.requests as f64 / seconds);
+    let mib = |class: &Class| rate(class.bytes as f64 / seconds / (1 << 20) as f64);
     let busy = 100.0 * disk.busy_ns(wall_ns) as f64 / wall_ns as f64;
     let errors: u64 = disk.failures.iter().map(|failures| failures.count).sum();
     [
         terminal(&disk.name).into_owned(),
-        rate(&disk.classes[READ]),
+        requests(&disk.classes[READ]),
         mib(&disk.classes[READ]),
-        rate(&disk.classes[WRITE]),
+        requests(&disk.classes[WRITE]),
         mib(&disk.classes[WRITE]),
-        rate(&disk.classes[FLUSH]),
+        requests(&disk.classes[FLUSH]),
         format!("{busy:.0}%"),
         three_digits(disk.queue_length(wall_ns)),
         units::count(errors),
     ]
 }
 
-fn rate_text(value: f64) -> String {
+fn rate(value: f64) -> String {
     if value == 0.0 {
         "0".into()
     } else {
         three_digits(value)
-    }
-}
-
-fn rate(value: f64) -> String {
-    if value >= 1000.0 {
-        units::count(value.round() as u64)
-    } else {
-        rate_text(value)
     }
 }
 

@@ -147,6 +147,13 @@ fn say_left_out(path: &Path, header: &Header, is_chosen: bool) {
             terminal(&events.join(", "))
         );
     }
+    if left_out.rounded > 0 {
+        let values = counted(left_out.rounded, "values with a fraction");
+        profile::say!(
+            "flame: {}: {values} rounded to whole ones, whose sum is right",
+            name(path)
+        );
+    }
     if left_out.malformed > 0 {
         let lines = counted(left_out.malformed, "malformed lines");
         let with = match left_out.with_events {

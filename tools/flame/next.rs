@@ -6,6 +6,8 @@ use profile::escape::{quoted, terminal};
 
 use crate::input::Input;
 
+const PICTURE: &str = "its stacks as a picture";
+
 /// This program, as it was called.
 fn program() -> String {
     let called = std::env::args_os().next().unwrap_or_default();
@@ -48,6 +50,12 @@ pub(crate) fn peek(file: &Path, input: &Input, function: &str) -> Option<String>
     line("peek", &[file], input, &[&pattern], answers)
 }
 
+/// The same for a picture of the stacks with functions that match.
+pub(crate) fn stacks_of(file: &Path, input: &Input, pattern: &str) -> Option<String> {
+    let words = ["--focus", pattern, "-o", "part.html"];
+    line("filter", &[file], input, &words, PICTURE)
+}
+
 /// The same for a picture of samples with labels of these values.
 pub(crate) fn part(file: &Path, input: &Input, tags: &[(&str, &str)]) -> Option<String> {
     let tags = tags.iter();
@@ -58,7 +66,7 @@ pub(crate) fn part(file: &Path, input: &Input, tags: &[(&str, &str)]) -> Option<
     }
     words.extend(["-o", "part.html"].map(str::to_owned));
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    line("filter", &[file], input, &words, "its stacks as a picture")
+    line("filter", &[file], input, &words, PICTURE)
 }
 
 /// The same for a picture of all that changed.

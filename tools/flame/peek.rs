@@ -1,11 +1,11 @@
 //! flame peek.
 
 use anyhow::{Result, bail};
-use profile::ask::peek::{peek, write};
+use profile::ask::peek::{PeekOptions, peek, write};
 use regex_lite::Regex;
 
 use crate::input::One;
-use crate::{output, terminal};
+use crate::{next, output, terminal};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -23,23 +23,18 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let recording = args.one.read()?;
-    let mut found = peek(&recording, &args.pattern);
+    let found = peek(&recording, &args.pattern);
     if found.is_empty() {
         bail!("no function matches {}", args.pattern.as_str());
     }
-    let more = found.len().saturating_sub(args.number);
-    found.truncate(args.number);
+    let options = PeekOptions {
+        rows: args.number,
+        width: terminal::width(),
+        style: terminal::style(),
+    };
+    let next = next::stacks_of(&args.one.path, &args.one.input, args.pattern.as_str());
     output::write(None, |mut out| {
-        write(
-            &recording,
-            &found,
-            (terminal::width(), terminal::style()),
-            &mut out,
-        )?;
-        if more > 0 {
-            let more = profile::units::counted(more as u64, "more functions");
-            writeln!(out, "… {more} with matching names; -n shows more")?;
-        }
-        Ok(())
+        write(&recording, &found, &options, &mut out)?;
+        next.iter().try_for_each(|line| writeln!(out, "\n{line}"))
     })
 }

@@ -57,7 +57,7 @@ fn the_first_line_names_the_lock_the_threads_and_their_time() {
     assert_eq!(
         lines(&rows, 1_000_000_000_000),
         [
-            "No lock matters: threads waited 8.00 thread-seconds for 2 locks in 1000 s;",
+            "No lock matters: threads waited 8.00 thread-seconds for 2 locks in 1,000 s;",
             "  the longest wait was 6.00 s"
         ]
     );

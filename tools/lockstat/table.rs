@@ -169,7 +169,10 @@ fn write_about(row: &LockRow, out: &mut impl Write) -> io::Result<()> {
     for mut parts in [about, by_whom] {
         parts.retain(|part| !part.is_empty());
         for line in sentence(&parts, ";", WIDTH - INDENT) {
-            writeln!(out, "{:>INDENT$}{}", "", cut(&line, WIDTH - INDENT))?;
+            let parts: Vec<String> = line.split(", ").map(str::to_owned).collect();
+            for line in sentence(&parts, ",", WIDTH - INDENT) {
+                writeln!(out, "{:>INDENT$}{}", "", cut(&line, WIDTH - INDENT))?;
+            }
         }
     }
     Ok(())
@@ -194,19 +197,24 @@ fn callers(row: &LockRow) -> String {
     }
     let mut shares: Vec<(&str, u64)> = shares.into_iter().collect();
     shares.rank_by_key(|(caller, ns)| (Reverse(*ns), *caller));
-    let parts: Vec<String> = match &shares[..] {
+    let named: u64 = shares.iter().take(NAMED).map(|(_, ns)| ns).sum();
+    let rest = percent(row.total_ns.saturating_sub(named), row.total_ns);
+    let has_rest = rest != percent(0, row.total_ns);
+    let mut parts: Vec<String> = match &shares[..] {
         [] => {
             let first = row.first_caller.as_deref().map(terminal);
             return first.map_or_else(String::new, |first| format!("waiters in {first}"));
         }
-        // Nothing is known of the others.
-        [(caller, ns)] if *ns >= row.total_ns / 2 => vec![terminal(caller).into_owned()],
+        [(caller, _)] if !has_rest => vec![terminal(caller).into_owned()],
         several => several
             .iter()
             .take(NAMED)
             .map(|(caller, ns)| format!("{} {}", terminal(caller), percent(*ns, row.total_ns)))
             .collect(),
     };
+    if has_rest {
+        parts.push(format!("others {rest}"));
+    }
     format!("waiters in {}", parts.join(", "))
 }
 
@@ -251,19 +259,21 @@ fn how(row: &LockRow) -> Vec<String> {
 /// Holders of a lock, whatever stack they were seen on, and what they were doing.
 fn held_by(holders: &[Holder]) -> Vec<String> {
     let all = by_thread(holders.iter());
-    let caused_ns: u64 = all.iter().map(|holder| holder.caused_ns).sum();
+    let caused_ns_of_all: u64 = all.iter().map(|holder| holder.caused_ns).sum();
     let verb = match all.first().map(|holder| holder.kind) {
         None => return Vec::new(),
         Some(HolderKind::Waker) => "released by",
         Some(HolderKind::Owner | HolderKind::Reader) => "held by",
     };
+    let share = |caused_ns| percent(caused_ns, caused_ns_of_all);
     let named = |holder: &Holder| match all.len() {
         1 => who(holder),
-        _ => format!("{} {}", who(holder), percent(holder.caused_ns, caused_ns)),
+        _ => format!("{} {}", who(holder), share(holder.caused_ns)),
     };
     let mut named: Vec<String> = all.iter().take(NAMED).map(named).collect();
     if all.len() > NAMED {
-        named.push(format!("{} more", all.len() - NAMED));
+        let rest = all[NAMED..].iter().map(|holder| holder.caused_ns).sum();
+        named.push(format!("{} more {}", all.len() - NAMED, share(rest)));
     }
     vec![format!("{verb} {}", named.join(", ")), doing(&all)]
 }
@@ -329,7 +339,7 @@ fn state(holders: &[Holder]) -> String {
         (sum(|holder| holder.runnable), "waiting for a CPU"),
         (sum(|holder| holder.blocked), "asleep"),
     ];
-    shares(&states)
+    shares(states.to_vec())
 }
 
 /// Doings of the threads that ended the waits while these lasted.
@@ -343,20 +353,22 @@ fn did(holders: &[Holder]) -> String {
     if unknown * 2 > all {
         return String::new();
     }
-    let is_large = |(ns, _): &(u64, &str)| *ns as f64 >= SMALL * all as f64;
-    let mut parts: Vec<(u64, &str)> = parts.into_iter().filter(is_large).collect();
-    parts.rank_by_key(|(ns, _)| Reverse(*ns));
-    shares(&parts)
+    shares(parts)
 }
 
-fn shares(parts: &[(u64, &str)]) -> String {
-    let all: u64 = parts.iter().map(|(n, _)| n).sum();
-    let known = parts.iter().filter(|(n, _)| *n > 0);
-    let parts: Vec<String> = known
-        .map(|(n, what)| match n {
-            _ if *n == all => (*what).into(),
-            _ => format!("{what} {}", percent(*n, all)),
-        })
+/// What there is more of than a little, the most first.
+fn shares(mut parts: Vec<(u64, &str)>) -> String {
+    let sum = |parts: &[(u64, &str)]| parts.iter().map(|(n, _)| n).sum::<u64>();
+    let least = SMALL * sum(&parts) as f64;
+    parts.retain(|(n, _)| *n > 0 && *n as f64 >= least);
+    parts.rank_by_key(|(n, _)| Reverse(*n));
+    if let [(_, only)] = parts[..] {
+        return only.into();
+    }
+    let all = sum(&parts);
+    let parts = parts.iter();
+    let parts: Vec<String> = parts
+        .map(|(n, word)| format!("{word} {}", percent(*n, all)))
         .collect();
     parts.join(", ")
 }

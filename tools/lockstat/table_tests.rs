@@ -69,6 +69,9 @@ fn who_ended_the_waits_did_something_meanwhile() {
         }
         text(&[queue], 1)
     };
+    // More than a line has room for.
+    let long = said([[30, 9, 20, 8, 7, 0], [0, 0, 0, 0, 0, 25]]);
+    assert!(!long.contains('…') && long.contains(",\n"), "{long}");
     // Half a per cent is not worth a word.
     let said_of_it = said([[100, 5, 600, 0, 0, 0], [100, 0, 195, 0, 0, 0]]);
     let line = ";\n          meanwhile waiting for disk 80%, on a CPU 20%\n";
@@ -123,6 +126,30 @@ fn a_lock_has_its_callers_its_holder_and_what_that_was_doing() {
 1.00 us in 1 other lock (-n 3 shows all)
 ";
     assert_eq!(text(&[map, mutex, rest], 2), expected);
+}
+
+#[test]
+fn lists_of_who_waits_and_who_holds_add_up() {
+    let mut map = row(40_000_000);
+    let callers = ["a", "b", "c", "d"].into_iter().zip([20, 8, 4, 2]);
+    map.waiters = callers
+        .map(|(caller, ms)| waiter(1, caller, ms * 1_000_000))
+        .collect();
+    let holders = (1..).zip([50, 20, 10, 15, 5]);
+    map.holders = holders
+        .map(|(tid, ms)| holder("app", tid, HolderKind::Owner, ms * 1_000_000))
+        .collect();
+    let said = text(&[map.clone()], 1);
+    let waiters = "waiters in a 50%, b 20%, c 10%, others 20%\n";
+    assert!(said.contains(waiters), "{said}");
+    assert!(said.contains(", 2 more 15%;\n"), "{said}");
+    map.waiters.truncate(1);
+    for holder in &mut map.holders {
+        (holder.on_cpu, holder.runnable, holder.blocked) = (1, 999, 0);
+    }
+    let said = text(&[map], 1);
+    assert!(said.contains("  which were waiting for a CPU\n"), "{said}");
+    assert!(said.contains("waiters in a 50%, others 50%\n"), "{said}");
 }
 
 #[test]

@@ -14,13 +14,9 @@ fn sample(comm: &str, tgid: u32, tid: u32, reason: &'static str, ms: u64) -> Sam
             tid,
         },
         reason: Some(reason),
-        user: [].into(),
-        user_end: None,
-        kernel: [].into(),
-        waker: None,
-        idle: false,
         count: 1,
         values: vec![ms * 1_000_000],
+        ..Sample::default()
     }
 }
 

@@ -37,7 +37,7 @@ Folded values are microseconds.";
 #[derive(Parser, Debug)]
 #[command(name = "offcputime", version, after_help = EXAMPLES, max_term_width = 80)]
 #[command(mut_arg("verbose", |arg| arg.help(
-    "Show stacks whole; say which hooks were chosen and what could not be named"
+    "Show stacks whole, attached hooks and unresolved symbols"
 )))]
 pub struct Args {
     #[command(flatten)]

@@ -126,13 +126,10 @@ mod tests {
                 tid: tgid,
             },
             reason: Some(reason),
-            user: [].into(),
-            user_end: None,
-            kernel: [].into(),
-            waker: None,
             idle,
             count: 1,
             values: vec![ns],
+            ..Sample::default()
         }
     }
 

@@ -18,10 +18,9 @@ fn json_of(harvest: &Harvest) -> String {
         user: stack(row.user),
         user_end: Some(StackEnd::Root),
         kernel: stack(row.kernel),
-        waker: None,
-        idle: false,
         count: row.count,
         values: vec![row.blocked_ns, row.runqueue_ns],
+        ..Sample::default()
     });
     let profile = Profile {
         tool: "offcputime",

@@ -74,13 +74,10 @@ fn no_line_is_too_long_whatever_the_names_are() {
                 tid: 4_194_303,
             },
             reason: Some(reason),
-            user: [].into(),
-            user_end: None,
-            kernel: [].into(),
-            waker: None,
             idle: *reason == "poll",
             count: MANY,
             values: vec![LONG_NS, LONG_NS],
+            ..Sample::default()
         })
     });
     let profile = Profile {

@@ -174,14 +174,9 @@ mod tests {
                 tgid,
                 tid,
             },
-            reason: None,
-            user: [].into(),
-            user_end: None,
-            kernel: [].into(),
-            waker: None,
-            idle: false,
             count: value,
             values: vec![value],
+            ..Sample::default()
         }
     }
 

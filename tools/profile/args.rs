@@ -44,7 +44,7 @@ the argument's sum.";
 #[derive(Parser, Debug)]
 #[command(name = "profile", version, after_help = EXAMPLES, max_term_width = 80)]
 #[command(mut_arg("verbose", |arg| arg.help(
-    "Show stacks whole; say which hooks were chosen and what could not be named"
+    "Show stacks whole, attached hooks and unresolved symbols"
 )))]
 pub struct Args {
     #[command(flatten)]

@@ -12,14 +12,11 @@ use crate::profile::sampled::Sums;
 fn json_of(args: &Args, harvest: &Harvest) -> String {
     let samples = harvest.rows.iter().map(|row| Sample {
         task: row.task.clone(),
-        reason: None,
         user: stack(row.user),
-        user_end: None,
         kernel: stack(row.kernel),
-        waker: None,
-        idle: false,
         count: row.samples,
         values: vec![row.weight],
+        ..Sample::default()
     });
     let profile = Profile {
         tool: "profile",

@@ -332,14 +332,10 @@ mod tests {
                     tgid: 4_194_304,
                     tid: 4_194_303,
                 },
-                reason: None,
                 user: [frame(path, path), frame(comm, comm)].into(),
-                user_end: None,
-                kernel: [].into(),
-                waker: None,
-                idle: false,
                 count: MANY,
                 values: vec![MANY],
+                ..Sample::default()
             })
         });
         let samples: Vec<Sample> = samples.collect();

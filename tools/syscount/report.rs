@@ -61,6 +61,9 @@ fn write_human(
     for line in answer::lines(args, interval, &work, &waits) {
         writeln!(out, "{line}")?;
     }
+    if !work.is_empty() {
+        writeln!(out)?;
+    }
     let style = Style::from(args.common.uses_color());
     write_table(args, &work, style, out)?;
     if !waits.is_empty() {
@@ -113,17 +116,17 @@ fn write_table(args: &Args, rows: &[&Row], style: Style, out: &mut impl Write) -
 }
 
 /// Errors, as many as there is room for, the first one without its count where that has none; JSON has them all.
-fn fit(errors: &str, room: usize) -> String {
+pub(super) fn fit(errors: &str, room: usize) -> String {
     if text::columns(errors) <= room {
         return errors.to_owned();
     }
-    let room = room.saturating_sub(2);
-    let first = errors.split(',').next().unwrap_or_default();
-    let kept = match first.split_once(' ') {
-        Some((name, _)) if first.len() > room => cut(name, room),
-        _ => shorten(errors, room),
-    };
-    format!("{kept} …")
+    let short = room.saturating_sub(2);
+    let first = errors.split(", ").next().unwrap_or_default();
+    match first.split_once(' ') {
+        Some((name, _)) if name.len() > short => cut(name, room),
+        Some((name, _)) if first.len() > short => format!("{name} …"),
+        _ => format!("{} …", shorten(errors, short)),
+    }
 }
 
 fn numbers(row: &Row) -> [String; 4] {

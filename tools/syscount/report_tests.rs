@@ -64,6 +64,7 @@ fn work_comes_first_and_waits_stand_apart() {
   100.0% of 40.0 thread-seconds in calls that work;
     1.00 thread-seconds in calls that wait;
     4,004 calls returned, 1 open, 3 failed
+
    TIME   CALLS     P99 OPEN  CALL            BY                ERRORS
  40.0 s   4,000 10.0 ms       fsync           a\x0ab 123
 6.00 us       3 2.00 us       openat          sh 7              EACCES 2 …
@@ -100,6 +101,15 @@ fn who_fails_most_comes_first_where_failures_are_asked_for() {
     let text = written(&["-T", "1"]);
     let rest = "6.00 us       3               1 more row\n";
     assert!(text.contains(rest), "{text}");
+}
+
+#[test]
+fn errors_are_cut_between_them_with_one_mark() {
+    let all = "EINVAL 549,842, EPERM 3";
+    assert_eq!(super::report::fit(all, 23), all);
+    assert_eq!(super::report::fit(all, 17), "EINVAL 549,842 …");
+    assert_eq!(super::report::fit(all, 12), "EINVAL …");
+    assert_eq!(super::report::fit("interrupted 12", 12), "interrupted");
 }
 
 #[test]

@@ -93,14 +93,10 @@ mod tests {
                 tgid: 1,
                 tid: 1,
             },
-            reason: None,
-            user: [].into(),
             user_end: *end,
-            kernel: [].into(),
-            waker: None,
-            idle: false,
             count: 1,
             values: vec![*value],
+            ..Sample::default()
         });
         Profile {
             tool: "t",

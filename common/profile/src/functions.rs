@@ -183,14 +183,11 @@ mod tests {
                 tgid: 1,
                 tid: 1,
             },
-            reason: None,
             user: program.map(|name| frame(name, FrameKind::User)).into(),
-            user_end: None,
             kernel: [frame("perf_syscall_enter", FrameKind::Kernel)].into(),
-            waker: None,
-            idle: false,
             count,
             values: vec![count],
+            ..Sample::default()
         }
     }
 

@@ -287,14 +287,9 @@ mod tests {
                 tgid,
                 tid,
             },
-            reason: None,
-            user: [].into(),
-            user_end: None,
-            kernel: [].into(),
-            waker: None,
-            idle: false,
             count: 1,
             values: vec![1],
+            ..Sample::default()
         });
         let profile = Profile {
             tool: "profile",

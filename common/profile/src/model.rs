@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::frame::Frame;
 
 /// Who a sample is about.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Task {
     /// Thread name as the kernel has it, not escaped.
     pub comm: Arc<str>,
@@ -72,7 +72,7 @@ impl StackEnd {
 }
 
 /// One stack with what was measured on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The task whose stack it is.
     pub task: Task,

@@ -1,7 +1,10 @@
 //! Values with their shares of all, in two columns of a table.
 
+use std::borrow::Cow;
+
 use crate::escape::terminal;
 use crate::events;
+use crate::recording::Recording;
 use crate::statistics::share;
 use crate::table::Column;
 use crate::text::{cut, percent};
@@ -15,6 +18,14 @@ pub(crate) struct Shares<'a> {
     /// Share of all.
     pub(crate) value: u64,
     pub(crate) samples: u64,
+}
+
+/// The things that a profile's values are of, in the plural.
+pub(crate) fn counted(recording: &Recording) -> Cow<'_, str> {
+    let header = &recording.header;
+    let first = header.values.first();
+    let are_events = first.is_some_and(|value| value.name == "events");
+    events::values(if are_events { "events" } else { "samples" }, &header.event)
 }
 
 impl Shares<'_> {

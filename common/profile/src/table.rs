@@ -163,6 +163,7 @@ const LEAST: usize = 8;
 /// Lines of titles and rows, all of one width.
 fn lay_out(columns: &[Column], mut rows: Vec<Vec<String>>, width: usize) -> (String, usize) {
     let yielding = columns.iter().position(|column| column.yields);
+    let mut room = usize::MAX;
     if let Some(yielding) = yielding {
         let widest = |at: usize| {
             let cells = rows.iter().map(|row| text::columns(&row[at]));
@@ -172,7 +173,7 @@ fn lay_out(columns: &[Column], mut rows: Vec<Vec<String>>, width: usize) -> (Str
             let own = if at == yielding { 0 } else { widest(at) };
             gap_of(at, columns) + own
         });
-        let room = width.saturating_sub(others.sum()).max(LEAST);
+        room = width.saturating_sub(others.sum()).max(LEAST);
         for row in &mut rows {
             row[yielding] = text::cut(&row[yielding], room);
         }
@@ -194,7 +195,12 @@ fn lay_out(columns: &[Column], mut rows: Vec<Vec<String>>, width: usize) -> (Str
         };
         table.modify(Columns::one(index), alignment);
         table.modify(Columns::one(index), Padding::new(gap, 0, 0, 0));
-        least.push(gap + column.width);
+        let width = if column.yields {
+            column.width.min(room)
+        } else {
+            column.width
+        };
+        least.push(gap + width);
     }
     let needed = PeekableGridDimension::width(table.get_records(), table.get_config());
     let widths = needed.into_iter().zip(least);
@@ -302,6 +308,10 @@ mod tests {
         assert_eq!(lines(32)[0], "a-long-name-… 123,456,789    5%");
         assert_eq!(lines(32)[1], "sda                     1    5%");
         assert_eq!(lines(9)[0], "a-long-… 123,456,789    5%");
+        // Its own width gives way, too.
+        let mut table = Table::new([Column::left("", 20).yielding(), Column::right("", 3)]);
+        table.row(cells(["sda", "123,456,789"]));
+        assert_eq!(table.lines(24).1[0], "sda          123,456,789");
     }
 
     #[test]

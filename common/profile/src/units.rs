@@ -45,13 +45,14 @@ pub fn thread_time(ns: u64) -> String {
     }
 }
 
-/// Three significant digits, or all before the point: `1.23`, `45.6`, `789`, `1234`.
+/// Three significant digits, or all before the point: `1.23`, `45.6`, `789`, `1,234`.
 pub fn three_digits(value: f64) -> String {
     // 9.995 would print as 10.00.
     let digits = match value {
         value if value < 9.995 => 2,
         value if value < 99.95 => 1,
-        _ => 0,
+        value if value < 999.5 => 0,
+        _ => return count(value.round() as u64),
     };
     format!("{value:.digits$}")
 }
@@ -110,6 +111,8 @@ mod tests {
         assert_eq!(duration(45_600_000), "45.6 ms");
         assert_eq!(duration(1_234_000_000), "1.23 s");
         assert_eq!(duration(123_400_000_000), "123 s");
+        assert_eq!(duration(12_345_400_000_000), "12,345 s");
+        assert_eq!(thread_time(1_234_000_000_000), "1,234 thread-seconds");
         assert_eq!(duration(9_999_000), "10.0 ms");
         assert_eq!(duration(999_499), "999 us");
         assert_eq!(duration(999_500), "1.00 ms");

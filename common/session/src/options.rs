@@ -23,15 +23,15 @@ pub struct Common {
     #[arg(short, long)]
     pub json: bool,
 
-    /// Say nothing but results, errors and losses
+    /// Print only results, errors and dropped events
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// Say which hooks were chosen and what could not be named
+    /// Show attached hooks and unresolved symbols
     #[arg(short, long)]
     pub verbose: bool,
 
-    /// Say what this kernel offers and what is used of it, and exit
+    /// List kernel features and those that are used, then exit
     #[arg(long)]
     pub probe: bool,
 

@@ -6,9 +6,10 @@ use regex_lite::Regex;
 
 use crate::escape::terminal;
 use crate::recording::{FrameKey, Map, NameId, Recording, Row};
+use crate::shares::{Shares, counted};
 use crate::style::Style;
 use crate::table::{Column, Table};
-use crate::text::{cut, percent};
+use crate::text::{cut, percent, say_of};
 use crate::units;
 
 /// A function with its neighbours; values by name, largest first.
@@ -111,7 +112,18 @@ fn add(sum: &mut u64, value: u64) {
     *sum = sum.saturating_add(value);
 }
 
-/// Writes callers above, callees below, as in pprof.
+/// How much is shown.
+#[derive(Clone, Debug)]
+pub struct PeekOptions {
+    /// Functions.
+    pub rows: usize,
+    /// Columns of the terminal.
+    pub width: usize,
+    /// Emphasis.
+    pub style: Style,
+}
+
+/// Writes what the first function has; then callers above, callees below, as in pprof.
 ///
 /// # Errors
 ///
@@ -119,10 +131,53 @@ fn add(sum: &mut u64, value: u64) {
 pub fn write(
     recording: &Recording,
     peeked: &[Peeked],
-    (width, style): (usize, Style),
+    options: &PeekOptions,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let all = recording.total();
+    for line in answer(recording, peeked, options.width) {
+        writeln!(out, "{line}")?;
+    }
+    let shown = &peeked[..peeked.len().min(options.rows)];
+    write_tables(recording, shown, options, out)?;
+    match peeked.len() - shown.len() {
+        0 => Ok(()),
+        more => {
+            let more = units::counted(more as u64, "more functions");
+            writeln!(out, "… {more} with matching names; -n shows more")
+        }
+    }
+}
+
+/// The first function in a sentence.
+fn answer(recording: &Recording, peeked: &[Peeked], width: usize) -> Vec<String> {
+    let Some(first) = peeked.first() else {
+        return Vec::new();
+    };
+    let value = recording.total();
+    let shares = Shares {
+        is_sampled: false,
+        unit: recording.unit(),
+        value,
+        samples: 0,
+    };
+    let said = shares.said(first.total, 0, &counted(recording));
+    let rest = match peeked.len() {
+        1 => format!(" has {said}, {} by itself", percent(first.own, value)),
+        n => {
+            let functions = units::counted(n as u64, "functions");
+            format!(" has the most of {functions}: {said}")
+        }
+    };
+    say_of("", &terminal(&first.name), &rest, width)
+}
+
+fn write_tables(
+    recording: &Recording,
+    peeked: &[Peeked],
+    options: &PeekOptions,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let (all, style) = (recording.total(), options.style);
     let cells = |value| [units::value(value, recording.unit()), percent(value, all)];
     let mut table = Table::new([
         Column::right("", 10),
@@ -147,13 +202,12 @@ pub fn write(
             row(None, *value, callee, 4);
         }
     }
-    let (title, rows) = table.lines(width);
+    let (title, rows) = table.lines(options.width);
     let mut rows = rows.into_iter();
     for (index, function) in peeked.iter().enumerate() {
+        writeln!(out)?;
         if index == 0 {
             writeln!(out, "{}", style.bold(&title))?;
-        } else {
-            writeln!(out)?;
         }
         for caller in rows.by_ref().take(function.callers.len()) {
             writeln!(out, "{caller}")?;

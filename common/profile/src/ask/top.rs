@@ -4,9 +4,8 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use crate::escape::terminal;
-use crate::events;
 use crate::recording::{FrameKey, Map, NameId, Recording, Row};
-use crate::shares::Shares;
+use crate::shares::{Shares, counted};
 use crate::statistics::{is_enough, widest_margin};
 use crate::style::Style;
 use crate::table::{Column, Table};
@@ -296,13 +295,7 @@ pub fn write(
     let Some(first) = found.entries.first() else {
         return writeln!(out, "Nothing is in it.");
     };
-    let header = &recording.header;
-    let are_events = header
-        .values
-        .first()
-        .is_some_and(|value| value.name == "events");
-    let of = events::values(if are_events { "events" } else { "samples" }, &header.event);
-    for line in answer(first, by, options, &shares, &of) {
+    for line in answer(first, by, options, &shares, &counted(recording)) {
         writeln!(out, "{line}")?;
     }
     if shares.is_sampled && found.count > 0 && !is_enough(found.count) {

@@ -54,7 +54,11 @@ pub(super) fn read(
     let mut recording = Recording::new(header(unit));
     let is_count = factor == 1 && unit != "ns";
     let mut rows = Rows::default();
-    let mut values = Values { factor, rest: 0.0 };
+    let mut values = Values {
+        factor,
+        rest: 0.0,
+        rounded: 0,
+    };
     let mut lines = Lines::new(input);
     let (mut stacks, mut paths, mut differences) = (0_u64, 0_u64, 0_u64);
     while lines.advance()? {
@@ -64,9 +68,9 @@ pub(super) fn read(
         }
         let found = split(line).ok_or_else(|| "no number at the end".to_owned());
         let found = found.and_then(|(stack, number)| {
-            let (value, rest) = values.next(number)?;
+            let (value, after) = values.next(number)?;
             let row = rows.of(stack, &mut recording)?;
-            values.rest = rest;
+            values = after;
             Ok((stack, row, value))
         });
         match found {
@@ -82,6 +86,7 @@ pub(super) fn read(
             }
         }
     }
+    recording.header.left_out.rounded = values.rounded;
     // Prose may have a line that ends in a number.
     let left_out = &recording.header.left_out;
     if left_out.malformed > stacks && paths == 0 {
@@ -163,23 +168,35 @@ fn parse(number: &[u8]) -> Option<(u64, f64)> {
     Some((whole.parse().ok()?, part))
 }
 
+/// Part of a unit that is lost where a fraction is multiplied.
+const INEXACT: f64 = 1e-6;
+
 /// Values in the unit that is kept.
+#[derive(Clone, Copy)]
 struct Values {
     factor: u64,
     /// The rest that rounding has left of the numbers before, so that their sum is right however many have a fraction.
     rest: f64,
+    /// Numbers that had such a fraction.
+    rounded: u64,
 }
 
 impl Values {
-    /// The value of a number, and the rest that it leaves if its line counts.
-    fn next(&self, number: &[u8]) -> Result<(u64, f64), String> {
+    /// The value of a number, and what is left behind it if its line counts.
+    fn next(&self, number: &[u8]) -> Result<(u64, Self), String> {
         let value = parse(number).and_then(|(whole, part)| {
-            let part = part * self.factor as f64 + self.rest;
+            let own = part * self.factor as f64;
+            let part = own + self.rest;
             let rounded = (part + 0.5).floor();
             let value = whole
                 .checked_mul(self.factor)?
                 .checked_add(rounded as u64)?;
-            Some((value, part - rounded))
+            let after = Self {
+                rest: part - rounded,
+                rounded: self.rounded + u64::from((own - own.round()).abs() > INEXACT),
+                ..*self
+            };
+            Some((value, after))
         });
         value.ok_or_else(|| {
             let number = String::from_utf8_lossy(number);

@@ -3,6 +3,7 @@
 mod error;
 mod fields;
 mod folded;
+mod formats;
 mod json;
 mod limits;
 mod lines;

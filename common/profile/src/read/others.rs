@@ -2,231 +2,7 @@
 
 use memchr::memmem;
 
-/// A format, by the shape of its beginning.
-struct Format {
-    shape: Shape,
-    name: &'static str,
-    /// The way to bring its content here, or to see it.
-    remedy: &'static str,
-}
-
-enum Shape {
-    /// First bytes.
-    Magic(&'static [u8]),
-    /// First text, behind white space and a byte order mark.
-    Starts(&'static str),
-    /// Text in the first line that is no comment, and no path of functions.
-    Head(&'static str),
-    /// Lines that begin so, behind white space, each somewhere.
-    Lines(&'static [&'static str]),
-    /// JSON whose beginning has all of these keys.
-    Keys(&'static [&'static str]),
-    /// DTrace's stacks: a frame a line, and below them a line with their number.
-    Dtrace,
-    /// Frames of `perf script` alone: an address and a name a line.
-    PerfFrames,
-}
-
-const TO_PPROF: &str = "go tool pprof -proto -output OUT.pb.gz FILE makes one of it that is";
-const PERFETTO: &str = "https://ui.perfetto.dev shows it";
-const SPEEDSCOPE: &str = "https://www.speedscope.app shows it";
-const PRINTED: &str = "give the profile that it was printed from";
-const OF_IT: &str = "give a profile of it";
-const OWN: &str = "take the .json or .pb.gz of the same run; https://www.speedscope.app shows it";
-const FOLDS_DTRACE: &str = "inferno-collapse-dtrace or stackcollapse.pl folds it";
-
-const FORMATS: &[Format] = &[
-    // Binary ones.
-    binary(
-        b"PERFILE2",
-        "perf's raw data",
-        "perf script -i FILE prints what is read",
-    ),
-    binary(
-        b"FLR\0",
-        "a recording of Java's Flight Recorder",
-        "async-profiler's jfrconv folds it",
-    ),
-    binary(b"PK\x03\x04", "a zip archive", "unpack it"),
-    binary(b"\x7fELF", "a program", OF_IT),
-    binary(b"\xcf\xfa\xed\xfe", "a program", OF_IT),
-    binary(b"MZ\x90\0", "a program", OF_IT),
-    binary(
-        b"gmon\x01\0\0\0",
-        "gprof's data",
-        "gprof PROGRAM FILE prints it",
-    ),
-    binary(
-        b"\xff\xfe",
-        "text in UTF-16",
-        "iconv -f UTF-16 -t UTF-8 FILE converts it",
-    ),
-    binary(
-        b"\xfe\xff",
-        "text in UTF-16",
-        "iconv -f UTF-16 -t UTF-8 FILE converts it",
-    ),
-    // gperftools': 64 or 32 bits wide, in either order: https://gperftools.github.io/gperftools/cpuprofile-fileformat.html
-    binary(
-        b"\0\0\0\0\0\0\0\0\x03\0\0\0",
-        "an old CPU profile of gperftools",
-        TO_PPROF,
-    ),
-    binary(
-        b"\0\0\0\0\x03\0\0\0",
-        "an old CPU profile of gperftools",
-        TO_PPROF,
-    ),
-    binary(
-        b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x03",
-        "an old CPU profile of gperftools",
-        TO_PPROF,
-    ),
-    binary(
-        b"\0\0\0\0\0\0\0\x03\0\0\0\0",
-        "an old CPU profile of gperftools",
-        TO_PPROF,
-    ),
-    // pprof's old text.
-    starts("heap profile:", "an old heap profile", TO_PPROF),
-    head(" profile: total ", "Go's text", TO_PPROF),
-    head(" 1 ---", "an old profile in pprof's text", TO_PPROF),
-    // JSON.
-    keys(&["shared", "frames"], "speedscope's JSON", OWN),
-    keys(&["$schema", "profiles"], "speedscope's JSON", OWN),
-    keys(&["profiles", "startValue"], "speedscope's JSON", OWN),
-    keys(&["traceEvents"], "a trace of events", PERFETTO),
-    keys(&["ph", "ts"], "a trace of events", PERFETTO),
-    keys(&["nodes", "callFrame"], "a CPU profile of V8", SPEEDSCOPE),
-    keys(&["head", "callFrame"], "a heap profile of V8", SPEEDSCOPE),
-    keys(&["head", "functionName"], "a CPU profile of V8", SPEEDSCOPE),
-    keys(&["cost_centres"], "a profile of GHC", SPEEDSCOPE),
-    keys(
-        &["missed_samples"],
-        "a profile of Ruby's stackprof",
-        "stackprof --stackcollapse folds it",
-    ),
-    keys(&["sampleStackTraces"], "a recording of Safari", SPEEDSCOPE),
-    keys(
-        &["recording", "displayName"],
-        "a recording of Safari",
-        SPEEDSCOPE,
-    ),
-    keys(
-        &["meta", "interval"],
-        "a profile of Firefox",
-        "https://profiler.firefox.com shows it",
-    ),
-    keys(
-        &["markers", "allocations"],
-        "a recording of Firefox",
-        SPEEDSCOPE,
-    ),
-    keys(&["code", "SHARED_LIB"], "V8's log", SPEEDSCOPE),
-    keys(&["mappings", "sources"], "a source map", "give a profile"),
-    // Text and tables.
-    starts(
-        "<?xml",
-        "XML",
-        "inferno-collapse-xctrace folds that of xctrace; of a picture give the profile",
-    ),
-    starts(
-        "<svg",
-        "a picture",
-        "give the profile that it was drawn from",
-    ),
-    starts("<!DOCTYPE html", "a page", "give the profile that it shows"),
-    starts(
-        "Analysis of sampling",
-        "the text of macOS's sample",
-        "inferno-collapse-sample folds it",
-    ),
-    starts(
-        "Function Stack,",
-        "a table of VTune",
-        "inferno-collapse-vtune folds it",
-    ),
-    starts(
-        "Level,Function Name,",
-        "a table of Visual Studio",
-        "inferno-collapse-vsprof folds it",
-    ),
-    starts("Showing nodes", "pprof's text", PRINTED),
-    starts("Active filters:", "pprof's text", PRINTED),
-    starts("PeriodType:", "pprof's text", PRINTED),
-    lines(&["Type: ", "Showing nodes"], "pprof's text", PRINTED),
-    lines(&["-----------+----"], "pprof's text", PRINTED),
-    lines(&["ROUTINE ======"], "pprof's text", PRINTED),
-    starts("digraph ", "a graph", "give the profile that it shows"),
-    starts("@ ", "the text of pmcstat", SPEEDSCOPE),
-    head(" log opened (PC)", "a log of Papyrus", SPEEDSCOPE),
-    head(
-        "->rgb(",
-        "a palette of flamegraph.pl",
-        "give the profile that it colours",
-    ),
-    starts(
-        "v8-version,",
-        "V8's log",
-        "node --prof-process FILE prints it",
-    ),
-    head(
-        "Time and Allocation Profiling Report",
-        "a report of GHC",
-        "inferno-collapse-ghcprof folds it",
-    ),
-    head("\tSymbol Name", "a table of Instruments", SPEEDSCOPE),
-    lines(
-        &["events:", "fn="],
-        "callgrind's data",
-        "callgrind_annotate or KCachegrind shows it",
-    ),
-    lines(
-        &["@[", "]:"],
-        "a map of bpftrace's",
-        "stackcollapse-bpftrace.pl folds it",
-    ),
-    Format {
-        shape: Shape::Dtrace,
-        name: "DTrace's stacks",
-        remedy: FOLDS_DTRACE,
-    },
-    format(
-        Shape::PerfFrames,
-        "perf script text without the samples' own lines",
-        "perf script -F comm,pid,tid,time,event,ip,sym,dso prints them",
-    ),
-];
-
-type Text = &'static str;
-
-const fn format(shape: Shape, name: Text, remedy: Text) -> Format {
-    Format {
-        shape,
-        name,
-        remedy,
-    }
-}
-
-const fn binary(magic: &'static [u8], name: Text, remedy: Text) -> Format {
-    format(Shape::Magic(magic), name, remedy)
-}
-
-const fn starts(text: &'static str, name: Text, remedy: Text) -> Format {
-    format(Shape::Starts(text), name, remedy)
-}
-
-const fn head(part: &'static str, name: Text, remedy: Text) -> Format {
-    format(Shape::Head(part), name, remedy)
-}
-
-const fn lines(all: &'static [&'static str], name: Text, remedy: Text) -> Format {
-    format(Shape::Lines(all), name, remedy)
-}
-
-const fn keys(all: &'static [&'static str], name: Text, remedy: Text) -> Format {
-    format(Shape::Keys(all), name, remedy)
-}
+use super::formats::{FORMATS, Shape};
 
 impl Shape {
     fn is_of(&self, start: &[u8]) -> bool {
@@ -256,7 +32,7 @@ impl Shape {
                 let has = |key: &&str| memmem::find(text, format!("\"{key}\"").as_bytes());
                 is_json && all.iter().all(|key| has(key).is_some())
             }
-            Self::Dtrace => is_dtrace(text),
+            Self::Counted(start, mark) => are_counted(text, start, mark),
             Self::PerfFrames => are_perf_frames(start),
         }
     }
@@ -266,15 +42,9 @@ fn split(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| *byte == b'\n')
 }
 
-fn is_dtrace(text: &[u8]) -> bool {
+/// Frames that begin so and have the mark, and the number of their stack on a line of its own.
+fn are_counted(text: &[u8], start: &str, mark: &str) -> bool {
     let mut frames = 0;
-    if text.starts_with(b"CPU")
-        && split(text)
-            .next()
-            .is_some_and(|line| line.trim_ascii_end().ends_with(b"FUNCTION:NAME"))
-    {
-        return true;
-    }
     for line in split(text) {
         let line = line.trim_ascii();
         if line.contains(&b';') {
@@ -283,7 +53,9 @@ fn is_dtrace(text: &[u8]) -> bool {
         if !line.is_empty() && line.iter().all(u8::is_ascii_digit) {
             return frames > 0;
         }
-        frames += usize::from(line.contains(&b'`'));
+        let is_frame =
+            line.starts_with(start.as_bytes()) && memmem::find(line, mark.as_bytes()).is_some();
+        frames += usize::from(is_frame);
     }
     false
 }
@@ -303,11 +75,8 @@ fn are_perf_frames(start: &[u8]) -> bool {
 
 /// Why a file that begins so is refused; `None`: it is of no format that is known here.
 pub(super) fn refusal(start: &[u8]) -> Option<String> {
-    let format = FORMATS.iter().find(|format| format.shape.is_of(start))?;
-    Some(format!(
-        "is {}, which is not read: {}",
-        format.name, format.remedy
-    ))
+    let (_, name, remedy) = FORMATS.iter().find(|(shape, ..)| shape.is_of(start))?;
+    Some(format!("is {name}, which is not read: {remedy}"))
 }
 
 #[cfg(test)]

@@ -75,6 +75,8 @@ pub struct LeftOut {
     pub with_events: bool,
     /// The first of them: its place, and what is wrong.
     pub first: String,
+    /// Values that are rounded, for their unit has no fractions.
+    pub rounded: u64,
 }
 
 /// Kinds of events that are told apart, the longest name of one, bytes, and how many are named.
