@@ -40,15 +40,29 @@ static __always_inline __u64 user_ip(const struct user_regs *regs)
 	return regs->pc;
 }
 
+static __always_inline bool user_is_compat(const struct user_regs *regs)
+{
+	__u64 state = regs->pstate;
+
+	/* A program's context is read by whole words: clang would read the byte with the bit. */
+	barrier_var(state);
+	return state & PSR_MODE32_BIT;
+}
+
 static __always_inline __u64 user_sp(const struct user_regs *regs)
 {
-	return regs->pstate & PSR_MODE32_BIT ? regs->regs[COMPAT_SP] : regs->sp;
+	__u64 compat = regs->regs[COMPAT_SP], sp = regs->sp;
+
+	/* Both are read: clang would choose an address and read there, which the verifier refuses of a program's context. */
+	barrier_var(compat);
+	barrier_var(sp);
+	return user_is_compat(regs) ? compat : sp;
 }
 
 /* 0 for ARM programs: what their frame pointer is, and what it points to, differs from compiler to compiler. */
 static __always_inline __u64 user_fp(const struct user_regs *regs)
 {
-	return regs->pstate & PSR_MODE32_BIT ? 0 : regs->regs[FRAME_POINTER];
+	return user_is_compat(regs) ? 0 : regs->regs[FRAME_POINTER];
 }
 
 static __always_inline __u64 user_lr(const struct user_regs *regs)
@@ -59,11 +73,6 @@ static __always_inline __u64 user_lr(const struct user_regs *regs)
 static __always_inline __u64 saved_lr(const struct pt_regs *regs)
 {
 	return BPF_CORE_READ(regs, regs[LR]);
-}
-
-static __always_inline bool user_is_compat(const struct user_regs *regs)
-{
-	return regs->pstate & PSR_MODE32_BIT;
 }
 
 static __always_inline __u64 syscall_number(const struct pt_regs *regs)
