@@ -111,8 +111,10 @@ impl<W: Write> List<'_, W> {
             writeln!(self.out)?;
         }
         let style = Style::from(self.options.color);
-        for line in wrap(&self.heading(stack, all), self.width, 4) {
-            writeln!(self.out, "{}", style.bold(line))?;
+        for line in self.heading(stack, all).lines() {
+            for line in wrap(line, self.width, 4) {
+                writeln!(self.out, "{}", style.bold(line))?;
+            }
         }
         if self.options.split {
             let parts = self.profile.values.iter().zip(&stack.values);
@@ -164,7 +166,10 @@ impl<W: Write> List<'_, W> {
         }
         if self.options.is_time {
             let plural = if stack.count == 1 { "" } else { "s" };
-            heading += &format!("  {} wait{plural}", units::count(stack.count));
+            let waits = format!("{} wait{plural}", units::count(stack.count));
+            let is_wide = columns(&heading) + 2 + columns(&waits) > self.width;
+            heading += if is_wide { "\n    " } else { "  " };
+            heading += &waits;
         }
         heading
     }
