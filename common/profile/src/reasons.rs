@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use crate::model::Profile;
 use crate::style::Style;
 use crate::table::{Column, Table};
-use crate::text::percent;
+use crate::text::{WIDTH, cut, percent};
 use crate::units;
 
 /// Every reason that tools of this project give.
@@ -129,12 +129,14 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     for (reason, line) in lines {
         let [time, share, waits, mean] = line.cells(percent(line.ns, all.ns));
         let words = format!("{reason:<10} {}", note(reason));
-        table.row([time, share, waits, mean, words.trim_end().into()]);
+        table.fitted([time, share, waits, mean], move |room| {
+            cut(words.trim_end(), room)
+        });
     }
     if idle.waits > 0 {
         let [time, share, waits, mean] = idle.cells("-".into());
         let threads = units::counted(idle_threads.len() as u64, "threads");
         table.row([time, share, waits, mean, format!("idle: {threads}")]);
     }
-    table.write(usize::MAX, Style::Plain, out)
+    table.write(WIDTH, Style::Plain, out)
 }
