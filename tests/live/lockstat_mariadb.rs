@@ -1,4 +1,4 @@
-//! InnoDB's row locks, of a server without names of its own: lockstat's account against the server's.
+//! Waits in a MariaDB without names of its own: lockstat's account against the server's and its clients'.
 
 use crate::mariadb::Server;
 use crate::prelude::*;
@@ -63,4 +63,33 @@ fn no_wait_of_innodbs_is_of_an_unknown_class() {
     eprintln!("{commits} waits for the log, {latches} for latches, {unknown} unknown");
     assert!(commits > 100, "{locks:#?}");
     assert_eq!(unknown, 0, "{locks:#?}");
+}
+
+/// Done again and again by a client: it has the table locked, and adds up how long it waited for that, by the server's clock.
+const LOCK: &str = "SET @a = SYSDATE(6); LOCK TABLES t.hot WRITE; \
+     SET @w = @w + TIMESTAMPDIFF(MICROSECOND, @a, SYSDATE(6)); DO SLEEP(0.04); UNLOCK TABLES;";
+
+#[test]
+#[ignore = "statistical: make truth"]
+fn metadata_locks_take_the_time_that_clients_wait() {
+    let _machine = Machine::alone();
+    let server = Server::start();
+    server
+        .ask("CREATE DATABASE t; CREATE TABLE t.hot (id INT); CREATE TABLE t.waited (us BIGINT);");
+    let tool = Tool::attached("lockstat", format!("-U -j -p {}", server.pid()));
+    let each = LOCK.repeat(TIMES);
+    server.all_at_once(
+        CLIENTS,
+        &format!("SET @w = 0; {each} INSERT INTO t.waited VALUES (@w);"),
+    );
+    let report = tool.end().report();
+    let waited = server.ask("SELECT SUM(us) FROM t.waited");
+    let clients_ms = waited.trim().parse::<f64>().expect("a sum") / 1e3;
+    let locks = list(&report, "locks");
+    let rows = locks.iter().filter(|lock| lock["class"] == "metadata-lock");
+    let ours_ms = sum(rows, "total_ns") as f64 / 1e6;
+    eprintln!("metadata locks {ours_ms:.0} ms, clients {clients_ms:.0} ms");
+    assert!(clients_ms > 1000.0, "they hardly waited");
+    assert!((ours_ms / clients_ms - 1.0).abs() <= APART, "{report:#}");
+    assert_eq!(locks[0]["class"], "metadata-lock");
 }
