@@ -356,7 +356,7 @@ fn did(holders: &[Holder]) -> String {
     shares(parts)
 }
 
-/// What there is more of than a little, the most first.
+/// Shares that are more than a little, the largest first.
 fn shares(mut parts: Vec<(u64, &str)>) -> String {
     let sum = |parts: &[(u64, &str)]| parts.iter().map(|(n, _)| n).sum::<u64>();
     let least = SMALL * sum(&parts) as f64;

@@ -138,7 +138,7 @@ fn who_waits_for_nobody_is_said_to_sleep_or_to_be_idle() {
 
 #[test]
 fn time_in_the_run_queue_is_for_a_cpu_whatever_was_waited_for_before() {
-    // Of fio's time beside a load, most is not for its disk.
+    // Most of fio's time beside a load is not for its disk.
     let fio = queued(sample("fio", 8, 8, "block-io", 1_420), 1_190);
     let preempted = sample("stress", 9, 9, "preempted", 100);
     let said = "fio 8 and 1 other process waited 1.29 thread-seconds for a CPU,\n  \
@@ -152,7 +152,7 @@ fn time_in_the_run_queue_is_for_a_cpu_whatever_was_waited_for_before() {
         first_lines(vec![idle, disk.clone()], 0),
         "server 7 waited 300 ms of thread time for a CPU, 75% of off-CPU time not idle"
     );
-    // Whoever lacks quota does so in the run queue.
+    // A thread that lacks quota does so in the run queue.
     let throttled = queued(sample("app", 5, 5, "throttled", 200), 200);
     assert_eq!(
         first_lines(vec![throttled, disk], 0),

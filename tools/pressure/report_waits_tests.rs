@@ -60,7 +60,7 @@ fn locks_are_told_beside_what_is_short() {
     );
 }
 
-/// Of a process, by its own loss, whatever the machine's is.
+/// A process is judged by its own loss, whatever the machine's is.
 #[test]
 fn the_larger_of_loss_and_waits_goes_first_in_thread_seconds() {
     let own = std::process::id();
@@ -156,7 +156,7 @@ fn waits_that_may_be_for_work_lead_to_who_can_tell() {
     let short = undecided(1.9, Vec::new());
     assert!(short.contains(said), "{short}");
     assert!(!short.contains("offcputime"), "{short}");
-    // What is known to be a lock is larger.
+    // The one that is known to be a lock is larger.
     let locks = vec![waiting(std::process::id(), Reason::Futex, true, 2.0)];
     for text in [undecided(1.9, locks), undecided(0.09, Vec::new())] {
         assert!(!text.contains("made of it"), "{text}");

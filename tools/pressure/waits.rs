@@ -49,8 +49,8 @@ pub(crate) struct Waits {
     pub(crate) not_looked_at: u64,
     /// The most first; none of threads with nothing to do.
     pub(crate) rows: Vec<Waiting>,
-    /// Of a choice of threads, those that come back to a futex between all else that they do: for work, or for a lock that is made of
-    /// a semaphore or condition variable. Who ends these waits would tell.
+    /// Threads of a choice that come back to a futex between all else that they do: for work, or for a lock that is made of a semaphore
+    /// or condition variable. A look does not show who ends these waits, which would tell.
     pub(crate) undecided: Vec<Waiting>,
 }
 
@@ -119,8 +119,8 @@ impl Looks {
         slice.end();
     }
 
-    /// Ends an interval and begins the next. Of a choice of threads those are there, too, that did not move in all of it, though what
-    /// they wait for be no lock.
+    /// Ends an interval and begins the next. Threads of a choice are there, too, that did not move in all of it, though what they wait
+    /// for be no lock.
     pub(crate) fn take(&mut self, filter: &Filter) -> Waits {
         let shows_still = filter.is_choice();
         let counts: Counts<'_> = &|tgid, until_ns| filter.count_of(tgid, until_ns);

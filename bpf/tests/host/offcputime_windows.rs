@@ -142,7 +142,7 @@ fn add_window(machine: &Machine, begin_ns: u64, under_way: &HashMap<u32, u8>, tr
                 }
             };
             let flags = match machine.left.get(&(life.tid, from)) {
-                // What it had waited for was over when the window began.
+                // Its wait before was over when the window began.
                 _ if is_first && queued == from => {
                     RUNNABLE | under_way[&life.tid] & (KERNEL_THREAD | THROTTLED)
                 }

@@ -128,7 +128,7 @@ fn what_spends_it_is_asked_of_who_waited_or_was_chosen_or_anybody_in_it() {
     };
     let all = Targets::default();
     assert_eq!(asked(None, &all), "pressure 5 1", "nobody is in it");
-    // Of those in the list, the first one is gone.
+    // The first one in the list is gone.
     fs::write(below.join("cgroup.procs"), format!("{}\n{own}\n", u32::MAX)).expect("a file");
     assert_eq!(asked(None, &all), format!("profile -p {own} 10"));
     assert_eq!(asked(Some(7), &all), "profile -p 7 10");

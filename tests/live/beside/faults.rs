@@ -164,7 +164,7 @@ fn a_command_that_has_not_begun_goes_with_a_killed_tool() {
     }
 }
 
-/// Whether it was, and had a child. A child that was let go already becomes the command after its tool's end.
+/// Looks whether it was, and had a child. A child that was let go already becomes the command after its tool's end.
 fn killed_before_its_command(tool: &str) -> bool {
     let running = Tool::start(tool, "-- sleep 60");
     until("a child before any program is attached", || {

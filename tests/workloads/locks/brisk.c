@@ -9,7 +9,7 @@
 /* The loop's ends, and the other thread's. */
 static int from_other, to_other, from_loop, to_loop;
 
-/* As many bytes as an eventfd takes. */
+/* The number of bytes that an eventfd takes. */
 static void put(int to)
 {
 	long long one = 1;

@@ -112,7 +112,7 @@ fn add(sum: &mut u64, value: u64) {
     *sum = sum.saturating_add(value);
 }
 
-/// How much is shown.
+/// The part that is shown.
 #[derive(Clone, Debug)]
 pub struct PeekOptions {
     /// Functions.
