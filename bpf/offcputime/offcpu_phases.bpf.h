@@ -121,7 +121,7 @@ static __always_inline void member_joined(struct member *member, struct task_str
 	if (origin == MEMBER_FORKED) {
 		/* Until it is put on a run queue; from then on it waits for nothing but a CPU. */
 		member->phase = PHASE_BLOCKED;
-		member->wait_flags = WAIT_RUNNABLE | (member->wait_flags & (WAIT_KERNEL_THREAD | WAIT_THROTTLED));
+		member->wait_flags |= WAIT_RUNNABLE;
 	} else if (origin == MEMBER_RENAMED) {
 		member->phase = phase_now(task);
 	}

@@ -111,21 +111,7 @@ fn no_line_is_too_long_whatever_the_names_are() {
 
 #[test]
 fn a_quota_that_threads_lacked_is_named_behind_their_answer() {
-    let sample = |reason, ns| Sample {
-        task: Task {
-            comm: "app".into(),
-            tgid: 7,
-            tid: 7,
-        },
-        reason: Some(reason),
-        user: [].into(),
-        user_end: None,
-        kernel: [].into(),
-        waker: None,
-        idle: false,
-        count: 1,
-        values: vec![0, ns],
-    };
+    let sample = |reason, ns| sample_of(reason, [0, ns], false);
     let of = |samples: Vec<Sample>| {
         let profile = Profile {
             tool: "offcputime",
@@ -156,9 +142,9 @@ fn a_quota_that_threads_lacked_is_named_behind_their_answer() {
     assert_eq!(of(vec![sample("preempted", 90_000)]), "");
 }
 
-/// A report of one process's waits: for that, so long, and idle or not.
-fn report_of(options: &str, waits: &[(&'static str, u64, bool)], filtered: u64) -> String {
-    let samples = waits.iter().map(|(reason, ns, idle)| Sample {
+/// A process's wait, with its time blocked and in the run queue, ns.
+fn sample_of(reason: &'static str, values: [u64; 2], idle: bool) -> Sample {
+    Sample {
         task: Task {
             comm: "app".into(),
             tgid: 7,
@@ -169,10 +155,17 @@ fn report_of(options: &str, waits: &[(&'static str, u64, bool)], filtered: u64) 
         user_end: None,
         kernel: [].into(),
         waker: None,
-        idle: *idle,
+        idle,
         count: 1,
-        values: vec![*ns, 0],
-    });
+        values: values.into(),
+    }
+}
+
+/// A report of one process's waits: for that, so long, and idle or not.
+fn report_of(options: &str, waits: &[(&'static str, u64, bool)], filtered: u64) -> String {
+    let samples = waits
+        .iter()
+        .map(|(reason, ns, idle)| sample_of(reason, [*ns, 0], *idle));
     let profile = Profile {
         tool: "offcputime",
         values: VALUES.to_vec(),
