@@ -12,11 +12,11 @@
 #define futex_woken(ctx, wait, releasers) ((void)(wait))
 #define count_open_futex_wait(wait, task, seq) ((void)(wait))
 #define backend_found(backend, task) ((void)(backend), 0)
-#define begin_backend_wait(backend, event, now) ((void)(backend))
+#define begin_event_wait(sleep, backend, event, now) ((void)(sleep))
 #define event_of(backend, task) ((void)(backend), 0)
-#define backend_leaves(backend, task, event, is_other) ((void)(backend))
-#define backend_runs(backend, task) ((void)(backend))
-#define backend_woken(ctx, backend) ((void)(backend))
-#define count_open_backend_wait(member, task, seq) ((void)(member))
+#define sleep_begins(member, task, event) ((void)(member))
+#define sleep_ends(sleep, task) ((void)(sleep))
+#define sleep_is_woken(ctx, member) ((void)(member))
+#define count_open_sleep(member, task, seq) ((void)(member))
 
 #endif

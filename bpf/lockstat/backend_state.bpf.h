@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* backend_state.bpf.h: a PostgreSQL process's wait, part of the tool's `struct member`.
+/* backend_state.bpf.h: what is known of a PostgreSQL process, part of the tool's `struct member`.
  *
  * Since release 14 such a process has the address of its wait event in a variable, `my_wait_event_info`. User space finds the
  * variable; processes are forked by the server without another exec, so that it is at the same address in all of one server.
@@ -49,14 +49,8 @@ struct backend {
 	__u64 pointer_at;
 	/* The memory that this is true of: an exec makes another program of a process. */
 	__u64 mm;
-	/* Time when it was made runnable. */
-	__u64 runnable_ns;
-	/* Begins when the process leaves its CPU and ends when it is back. */
-	struct lock_wait wait;
 	__u32 server;
-	/* enum futex_phase: never FUTEX_RUNNING. */
-	__u8 phase;
-	__u8 pad[3];
+	__u32 pad;
 };
 
 /* It waits for work. Numbers that no release has are no work. */

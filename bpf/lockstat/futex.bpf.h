@@ -16,6 +16,7 @@
 #include "futex_waits.bpf.h"
 #include "maps.bpf.h"
 #include "neighbours.bpf.h"
+#include "sleeps.bpf.h"
 
 /* Records that tracepoints of the groups `syscalls` and `raw_syscalls` hand over; their format files say so. Numbers are as long
  * as a pointer there, but since 6.7 nobody writes the second half.

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /* lockstat: which locks make threads wait, for how long, and who holds them.
  *
- * Kernel locks: kernel_locks.bpf.h; programs' locks: futex.bpf.h; PostgreSQL's: backend_waits.bpf.h. Nothing runs for a lock that is free. Switches and wakeups, which
- * tell when a waiter was released and when it ran again, are seen of all threads, and cost a look at what it waits for.
+ * Kernel locks: kernel_locks.bpf.h; programs' locks: futex.bpf.h; PostgreSQL's: sleeps.bpf.h. Nothing runs for a lock that is free.
+ * Switches and wakeups, which tell when a waiter was released and when it ran again, are seen of all threads, and cost a look at what
+ * it waits for.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
@@ -13,6 +14,7 @@
 #include "lock_counts.bpf.h"
 #include "futex_state.bpf.h"
 #include "backend_state.bpf.h"
+#include "sleep_state.bpf.h"
 
 enum kernel_lock_class {
 	KERNEL_SEMAPHORE = 0,
@@ -47,6 +49,7 @@ struct member {
 	struct kernel_waits kernel;
 	struct futex_wait futex;
 	struct backend backend;
+	struct sleep sleep;
 	struct lock_history past;
 	struct pauses pauses;
 };
@@ -90,7 +93,7 @@ static __always_inline void member_joined(struct member *member, struct task_str
 		event = 0;
 	futex_found(&member->futex, task, event);
 	if (event && member->futex.phase == FUTEX_IDLE)
-		begin_backend_wait(&member->backend, event, bpf_ktime_get_ns());
+		begin_event_wait(&member->sleep, &member->backend, event, bpf_ktime_get_ns());
 }
 
 static __always_inline void member_left(struct member *member, struct task_struct *task)
@@ -128,8 +131,7 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 		if (config.futexes) {
 			event = runnable ? 0 : event_of(&member->backend, prev);
 			futex_switched_out(&member->futex, prev, preempt, state, event);
-			backend_leaves(&member->backend, prev, event,
-				       member->futex.phase != FUTEX_IDLE || member->kernel.depth);
+			sleep_begins(member, prev, event);
 			pause_of_member(member, prev, runnable, event);
 		}
 	}
@@ -139,7 +141,7 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 		if (config.futexes) {
 			pause_ends(&member->pauses, bpf_ktime_get_ns());
 			futex_switched_in(&member->futex, next);
-			backend_runs(&member->backend, next);
+			sleep_ends(&member->sleep, next);
 		}
 	}
 }
@@ -157,7 +159,7 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 	if (config.futexes) {
 		pause_is_woken(&member->pauses);
 		futex_woken(ctx, &member->futex, &config.releasers);
-		backend_woken(ctx, &member->backend);
+		sleep_is_woken(ctx, member);
 	}
 	return 0;
 }
@@ -184,7 +186,7 @@ int close_waits(struct bpf_iter__task *ctx)
 	count_open_kernel_waits(&member->kernel, task);
 	if (config.futexes) {
 		count_open_futex_wait(&member->futex, task, ctx->meta->seq);
-		count_open_backend_wait(member, task, ctx->meta->seq);
+		count_open_sleep(member, task, ctx->meta->seq);
 	}
 	return 0;
 }

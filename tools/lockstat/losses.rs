@@ -12,7 +12,7 @@ use stacks::StackTable;
 pub(crate) fn events(skel: &LockstatSkel<'_>) -> Result<u64> {
     let per_cpu: Vec<u64> = maps::per_cpu(&skel.maps.lock_events, 0)?;
     let bss = section(skel.maps.bss_data.as_deref(), ".bss")?;
-    Ok(per_cpu.iter().sum::<u64>() + bss.futex_events + bss.backend_events)
+    Ok(per_cpu.iter().sum::<u64>() + bss.futex_events + bss.sleep_events)
 }
 
 /// What a run was worth and what it took.
@@ -79,8 +79,8 @@ pub(crate) const LOSSES: [Words; 19] = [
         "PostgreSQL's wait events: memory not there",
     ),
     (
-        "backend_losses.unwalked as backend_unwalked",
-        "stacks of PostgreSQL's waits: scratch in use",
+        "sleep_losses.unwalked as sleep_unwalked",
+        "stacks of waits in other calls: scratch in use",
     ),
     (
         "lock_files_full as files_full",

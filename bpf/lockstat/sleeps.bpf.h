@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* sleeps.bpf.h: waits that begin when a thread leaves its CPU and end when it is back: PostgreSQL's wait events. */
+#ifndef __SLEEPS_BPF_H__
+#define __SLEEPS_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include "backend_waits.bpf.h"
+#include "futex_open.bpf.h"
+#include "futex_wakeups.bpf.h"
+#include "lock_counts.bpf.h"
+#include "lock_holders.bpf.h"
+#include "sleep_state.bpf.h"
+#include "stacks.bpf.h"
+#include "wakers.bpf.h"
+
+struct sleep_losses {
+	/* No scratch for the stack. */
+	__u64 unwalked;
+};
+
+struct sleep_losses sleep_losses = {};
+
+/* Waits that ended, for the closing line. */
+__u64 sleep_events = 0;
+
+/* Its thread has no work, and is of no interest. */
+static __always_inline bool is_idle(const struct sleep *sleep)
+{
+	return is_idle_event(sleep->wait.lock.address);
+}
+
+static __always_inline void walk_before_sleep(struct lock_wait *wait, struct task_struct *task)
+{
+	struct stack_scratch *scratch;
+	__u32 slot;
+
+	if (leaves_out_stack())
+		return;
+	scratch = claim_scratch(&slot);
+	if (!scratch) {
+		__sync_fetch_and_add(&sleep_losses.unwalked, 1);
+		return;
+	}
+	wait->user_stack = user_stack(slot, scratch, task, tgid_of(targets.pid_namespace, task));
+	release_scratch(scratch);
+}
+
+/* A target, which is current, leaves its CPU; `event`: what a PostgreSQL process sleeps for. If that is a futex, the event is its, and
+ * what the kernel itself says of its locks comes first.
+ */
+static __always_inline void sleep_begins(struct member *member, struct task_struct *task, __u32 event)
+{
+	struct sleep *sleep = &member->sleep;
+	__u64 now;
+
+	sleep->phase = FUTEX_IDLE;
+	if (!event || member->futex.phase != FUTEX_IDLE || member->kernel.depth)
+		return;
+	now = bpf_ktime_get_ns();
+	if (window_end_ns && now >= window_end_ns)
+		return;
+	begin_event_wait(sleep, &member->backend, event, now);
+	if (!is_idle(sleep))
+		walk_before_sleep(&sleep->wait, task);
+}
+
+/* True where the task that is current gives what was waited for, and is not just hit by the interrupt that ends the wait. */
+static __always_inline bool is_given(const struct member *member)
+{
+	return has_releaser(member->sleep.wait.lock.address) && is_latch_set(&member->backend);
+}
+
+/* Runs in the waker's context. */
+static __always_inline void sleep_is_woken(void *ctx, struct member *member)
+{
+	struct sleep *sleep = &member->sleep;
+	struct stack_scratch *scratch;
+	__u64 now;
+	__u32 slot;
+
+	if (sleep->phase != FUTEX_BLOCKED)
+		return;
+	now = bpf_ktime_get_ns();
+	if (window_end_ns && now >= window_end_ns)
+		return;
+	sleep->phase = FUTEX_RUNNABLE;
+	sleep->runnable_ns = now;
+	if (!is_given(member))
+		return;
+	sleep->wait.waker_pid = (__u32)bpf_get_current_pid_tgid();
+	sleep->wait.released_ns = now;
+	note_holder(&sleep->wait.holder, current_task(), HOLDER_WAKER, false);
+	note_meanwhile(&sleep->wait, now);
+	if ((config.releasers.no_user && config.releasers.no_kernel) || leaves_out_stack())
+		return;
+	scratch = claim_scratch(&slot);
+	if (!scratch) {
+		__sync_fetch_and_add(&sleep_losses.unwalked, 1);
+		return;
+	}
+	sleep->wait.waker = waker_record(ctx, slot, scratch, &config.releasers);
+	release_scratch(scratch);
+}
+
+static __always_inline void end_sleepers_queue(struct sleep *sleep, __u64 now)
+{
+	/* An interval's edge may lie before the wakeup. */
+	if (sleep->phase != FUTEX_RUNNABLE || sleep->runnable_ns >= now)
+		return;
+	add_run_queue(&sleep->wait, sleep->runnable_ns, before_end(now));
+	sleep->runnable_ns = now;
+}
+
+static __always_inline void sleep_ends(struct sleep *sleep, struct task_struct *task)
+{
+	__u64 now;
+
+	if (sleep->phase == FUTEX_IDLE)
+		return;
+	now = bpf_ktime_get_ns();
+	end_sleepers_queue(sleep, now);
+	/* From here on an edge is looked after here, and the iterator leaves it alone. */
+	sleep->phase = FUTEX_IDLE;
+	count_ended_wait(&sleep->wait, task, now);
+	if (!is_idle(sleep))
+		__sync_fetch_and_add(&sleep_events, 1);
+}
+
+/* From the closing iterator. A wait that was under way when tracing began has no stack yet. */
+static __always_inline void count_open_sleep(struct member *member, struct task_struct *task, struct seq_file *seq)
+{
+	struct sleep *sleep = &member->sleep;
+
+	if (sleep->phase == FUTEX_IDLE || sleep->wait.begin_ns >= edge_ns)
+		return;
+	end_sleepers_queue(sleep, edge_ns);
+	count_open_wait(&sleep->wait, task);
+	if (!sleep->wait.user_stack && !is_idle(sleep))
+		hand_over_registers(&sleep->wait, &member->futex.outer, task, seq);
+}
+
+#endif
