@@ -58,6 +58,7 @@ enum special_file {
 	FILE_ACCEPTED,
 };
 
+#define TYPE_FIFO 1
 #define TYPE_REGULAR 8
 #define TYPE_SOCKET 12
 #define ANON_INODE_FS_MAGIC 0x09041934

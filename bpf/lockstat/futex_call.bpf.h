@@ -51,6 +51,9 @@ enum futex_operation {
 	CALL_POSIX_LOCK,
 	CALL_OFD_LOCK,
 	CALL_SYSV_SEMAPHORE,
+	/* Ours, too: see tokens.bpf.h. */
+	CALL_EVENTFD,
+	CALL_TOKEN,
 	/* Not a futex call. */
 	FUTEX_NONE = 0xff,
 };

@@ -141,11 +141,8 @@ static __always_inline void futex_switched_out(struct futex_wait *futex, struct 
 	if (futex->phase == FUTEX_IDLE && (runnable || !(state & TASK_INTERRUPTIBLE) || task->flags & PF_KTHREAD))
 		return;
 	now = bpf_ktime_get_ns();
-	if (futex->phase == FUTEX_IDLE && !waits_on_futex(futex, task, true)) {
-		if (!event || is_idle_event(event))
-			outer_wait_begins(&futex->outer, task, now);
+	if (futex->phase == FUTEX_IDLE && !waits_on_futex(futex, task, true))
 		return;
-	}
 	if (window_end_ns && now >= window_end_ns)
 		return;
 	if (futex->phase != FUTEX_IDLE) {
@@ -333,10 +330,8 @@ static __always_inline void futex_found(struct futex_wait *futex, struct task_st
 		__sync_fetch_and_add(&futex_compat_tasks, 1);
 	if (BPF_CORE_READ(task, flags) & PF_KTHREAD || is_on_cpu(task) || is_queued(task))
 		return;
-	if (!waits_on_futex(futex, task, false)) {
-		outer_wait_begins(&futex->outer, task, bpf_ktime_get_ns());
+	if (!waits_on_futex(futex, task, false))
 		return;
-	}
 	futex->event = event;
 	begin_futex_wait(futex, bpf_ktime_get_ns());
 	/* The word itself is the waiter's to read, and so are ranges of files. */

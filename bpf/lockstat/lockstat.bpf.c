@@ -92,8 +92,7 @@ static __always_inline void member_joined(struct member *member, struct task_str
 	if (origin != MEMBER_FOUND)
 		event = 0;
 	futex_found(&member->futex, task, event);
-	if (event && member->futex.phase == FUTEX_IDLE)
-		begin_event_wait(&member->sleep, &member->backend, event, bpf_ktime_get_ns());
+	sleep_found(member, task, event);
 }
 
 static __always_inline void member_left(struct member *member, struct task_struct *task)
@@ -101,9 +100,10 @@ static __always_inline void member_left(struct member *member, struct task_struc
 }
 
 /* A target leaves its CPU, and its waits have begun. */
-static __always_inline void pause_of_member(struct member *member, struct task_struct *task, bool runnable, __u32 event)
+static __always_inline void pause_of_member(struct member *member, struct task_struct *task, bool runnable)
 {
-	bool for_others = member->futex.phase != FUTEX_IDLE || member->kernel.depth || (event && !is_idle_event(event));
+	bool is_sleep = member->sleep.phase != FUTEX_IDLE && !is_idle(&member->sleep);
+	bool for_others = member->futex.phase != FUTEX_IDLE || member->kernel.depth || is_sleep;
 	enum meanwhile what = MEANWHILE_ASLEEP;
 
 	if (runnable)
@@ -131,8 +131,9 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 		if (config.futexes) {
 			event = runnable ? 0 : event_of(&member->backend, prev);
 			futex_switched_out(&member->futex, prev, preempt, state, event);
-			sleep_begins(member, prev, event);
-			pause_of_member(member, prev, runnable, event);
+			if (!runnable)
+				sleep_begins(member, prev, event, state);
+			pause_of_member(member, prev, runnable);
 		}
 	}
 	member = member_of(next);

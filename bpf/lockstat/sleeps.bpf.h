@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sleeps.bpf.h: waits that begin when a thread leaves its CPU and end when it is back: PostgreSQL's wait events. */
+/* sleeps.bpf.h: waits that begin when a thread leaves its CPU and end when it is back: PostgreSQL's wait events, and tokens. */
 #ifndef __SLEEPS_BPF_H__
 #define __SLEEPS_BPF_H__
 
@@ -13,6 +13,7 @@
 #include "lock_holders.bpf.h"
 #include "sleep_state.bpf.h"
 #include "stacks.bpf.h"
+#include "tokens.bpf.h"
 #include "wakers.bpf.h"
 
 struct sleep_losses {
@@ -28,11 +29,12 @@ __u64 sleep_events = 0;
 /* Its thread has no work, and is of no interest. */
 static __always_inline bool is_idle(const struct sleep *sleep)
 {
-	return is_idle_event(sleep->wait.lock.address);
+	return sleep->wait.lock.class == LOCK_OF_SERVER && is_idle_event(sleep->wait.lock.address);
 }
 
-static __always_inline void walk_before_sleep(struct lock_wait *wait, struct task_struct *task)
+static __always_inline void walk_before_sleep(struct member *member, struct task_struct *task)
 {
+	struct lock_wait *wait = &member->sleep.wait;
 	struct stack_scratch *scratch;
 	__u32 slot;
 
@@ -43,33 +45,67 @@ static __always_inline void walk_before_sleep(struct lock_wait *wait, struct tas
 		__sync_fetch_and_add(&sleep_losses.unwalked, 1);
 		return;
 	}
+	scratch->unwind.outer_sp = outer_sp(&member->futex.outer, wait->begin_ns, saved_sp(user_regs_of(task)));
 	wait->user_stack = user_stack(slot, scratch, task, tgid_of(targets.pid_namespace, task));
+	wait->inside = scratch->unwind.inside;
+	scratch->unwind.outer_sp = 0;
 	release_scratch(scratch);
 }
 
-/* A target, which is current, leaves its CPU; `event`: what a PostgreSQL process sleeps for. If that is a futex, the event is its, and
- * what the kernel itself says of its locks comes first.
+/* A target waits for something from now on, if it is an event of PostgreSQL's or a token; else, or if it has no work, its place is noted
+ * as one where it waits for that. `may_be_token`: a signal would end its sleep.
  */
-static __always_inline void sleep_begins(struct member *member, struct task_struct *task, __u32 event)
+static __always_inline void sleep_for(struct member *member, struct task_struct *task, __u32 event, bool may_be_token, bool is_current)
 {
 	struct sleep *sleep = &member->sleep;
-	__u64 now;
+	__u64 now = bpf_ktime_get_ns();
+	struct lock_id lock;
 
-	sleep->phase = FUTEX_IDLE;
-	if (!event || member->futex.phase != FUTEX_IDLE || member->kernel.depth)
-		return;
-	now = bpf_ktime_get_ns();
 	if (window_end_ns && now >= window_end_ns)
 		return;
-	begin_event_wait(sleep, &member->backend, event, now);
-	if (!is_idle(sleep))
-		walk_before_sleep(&sleep->wait, task);
+	/* What the kernel itself says of its locks comes first. */
+	if (member->kernel.depth) {
+		event = 0;
+	} else if (event) {
+		begin_event_wait(sleep, &member->backend, event, now);
+	} else if (may_be_token && token_of(&lock, task, is_current)) {
+		begin_sleep(sleep, now);
+		sleep->wait.lock = lock;
+	}
+	if (may_be_token && (sleep->phase == FUTEX_IDLE || is_idle(sleep)))
+		outer_wait_begins(&member->futex.outer, task, now);
+}
+
+/* A target, which is current, sleeps; `event`: what a PostgreSQL process sleeps for. If that is a futex, the event is its. */
+static __always_inline void sleep_begins(struct member *member, struct task_struct *task, __u32 event, __u32 state)
+{
+	member->sleep.phase = FUTEX_IDLE;
+	if (member->futex.phase != FUTEX_IDLE)
+		return;
+	sleep_for(member, task, event, state & TASK_INTERRUPTIBLE && !(task->flags & PF_KTHREAD), true);
+	if (member->sleep.phase != FUTEX_IDLE && !is_idle(&member->sleep))
+		walk_before_sleep(member, task);
+}
+
+/* A task that is found by the iterator. */
+static __always_inline void sleep_found(struct member *member, struct task_struct *task, __u32 event)
+{
+	if (member->futex.phase != FUTEX_IDLE || BPF_CORE_READ(task, flags) & PF_KTHREAD || is_on_cpu(task) || is_queued(task))
+		return;
+	sleep_for(member, task, event, true, false);
+	/* It ran meanwhile: this may be over. */
+	if (is_on_cpu(task) || BPF_CORE_READ(task, nvcsw) != member->futex.switches_seen)
+		member->sleep.phase = FUTEX_IDLE;
 }
 
 /* True where the task that is current gives what was waited for, and is not just hit by the interrupt that ends the wait. */
 static __always_inline bool is_given(const struct member *member)
 {
-	return has_releaser(member->sleep.wait.lock.address) && is_latch_set(&member->backend);
+	const struct lock_id *lock = &member->sleep.wait.lock;
+
+	if (lock->class != LOCK_OF_SERVER)
+		return gives_token();
+	return has_releaser(lock->address) && is_latch_set(&member->backend);
 }
 
 /* Runs in the waker's context. */

@@ -1,4 +1,4 @@
-//! lockstat's account of locks of files and of System V's semaphores, against programs that time their own waits.
+//! lockstat's account of locks of files, of System V's semaphores, and of tokens, against programs that time their own waits.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,6 +10,9 @@ use crate::prelude::*;
 const FILES: &str = include_str!("../workloads/locks/files.c");
 const OWN_FILE: &str = include_str!("../workloads/locks/own_file.c");
 const MIXED: &str = include_str!("../workloads/locks/mixed.c");
+
+/// The program's own token.
+const RULE: &str = "take_token - jobserver contention\n";
 
 /// One row: waits, their time by the waiter's clock, and who made it wait.
 fn assert_row(lock: &Value, played: &Value) {
@@ -39,26 +42,36 @@ fn assert_row(lock: &Value, played: &Value) {
 }
 
 #[test]
-fn file_locks_and_semaphores_have_the_waits_and_holders_that_the_program_knows() {
+fn file_locks_semaphores_and_tokens_have_the_waits_and_holders_that_the_program_knows() {
     let _machine = Machine::alone();
     let program = Program::c("files", FILES, "");
     let path = program.dir().join("a file.lock");
+    let rules = program.dir().join("rules");
+    fs::write(&rules, RULE).expect("a file");
     let mut workload = program.start([path.clone()]);
     let (output, results) = during(
         "lockstat",
-        "-U -j --strict --class all --comm files",
+        format!(
+            "-U -j --strict --class all --comm files --rules {}",
+            rules.display()
+        ),
         || {
             workload.go();
             workload.results()
         },
     );
-    let set = results.last().expect("a set");
-    let name_of_set = format!("set {} (key {:#x})", set["set"], number(set, "key"));
+    let known = results.last().expect("what they are");
+    let name_of = |class| match class {
+        "sysv-sem" => format!("set {} (key {:#x})", known["set"], number(known, "key")),
+        "eventfd" => format!("id {}", known["event"]),
+        "jobserver" => format!("pipe {}", known["pipe"]),
+        _ => path.display().to_string(),
+    };
     workload.finish();
     let report = output.report();
     let locks = list(&report, "locks");
     let played = &results[..results.len() - 1];
-    assert_eq!(played.len(), 4);
+    assert_eq!(played.len(), 6);
     for one in played {
         let class = &one["class"];
         let found: Vec<&Value> = locks
@@ -69,12 +82,14 @@ fn file_locks_and_semaphores_have_the_waits_and_holders_that_the_program_knows()
             panic!("not one {class} in {locks:#?}")
         };
         assert_row(lock, one);
-        if class == "sysv-sem" {
-            assert_eq!(lock["name"], name_of_set);
+        assert_eq!(lock["name"], name_of(text(one, "class")));
+        if ["sysv-sem", "eventfd"].contains(&text(one, "class")) {
             continue;
         }
-        assert_eq!(text(lock, "name"), path.to_str().expect("UTF-8"));
         assert_eq!(lock["for"], "others");
+        if class == "jobserver" {
+            continue;
+        }
         assert_eq!(
             number(lock, "inode"),
             fs::metadata(&path).expect("a file").ino()

@@ -49,6 +49,7 @@ mod lockstat_periods;
 mod lockstat_played;
 mod lockstat_postgres;
 mod lockstat_storms;
+mod lockstat_tokens;
 mod lockstat_user;
 mod lockstat_wait_events;
 mod mariadb;

@@ -175,6 +175,7 @@ fn noun(row: &LockRow) -> String {
         "posix" => ("a ", "POSIX lock of file"),
         "ofd" => ("an ", "OFD lock of file"),
         "sysv-sem" => ("a ", "System V semaphore"),
+        "jobserver" => ("a ", "job token from"),
         "cond" => ("a ", "condition variable"),
         "sem" => ("a ", "semaphore"),
         "join" => ("the ", "end of thread"),

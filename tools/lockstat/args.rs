@@ -75,7 +75,7 @@ pub(crate) struct Args {
     #[arg(short = 'K', long, help_heading = "Locks")]
     pub(crate) kernel: bool,
 
-    /// Only locks of programs: futexes, file locks, System V semaphores
+    /// Only locks of programs: futexes, file locks, System V semaphores, tokens
     #[arg(short = 'U', long, conflicts_with = "kernel", help_heading = "Locks")]
     pub(crate) user: bool,
 
@@ -86,7 +86,7 @@ pub(crate) struct Args {
         value_delimiter = ',',
         conflicts_with = "kernel",
         help_heading = "Locks",
-        help = "Also threads that wait for work, in these classes: cond, sem, sysv-sem, join, barrier, park, unknown, and PostgreSQL's client, activity, timeout, or all"
+        help = "Also threads that wait for work, in these classes: cond, sem, sysv-sem, eventfd, join, barrier, park, unknown, and PostgreSQL's client, activity, timeout, or all"
     )]
     pub(crate) class: Vec<ExtraClass>,
 
@@ -177,6 +177,7 @@ pub(crate) enum ExtraClass {
     Cond,
     Sem,
     SysvSem,
+    Eventfd,
     Join,
     Barrier,
     Park,
@@ -193,6 +194,7 @@ impl ExtraClass {
             Self::Cond => class == Class::Cond,
             Self::Sem => class == Class::Sem,
             Self::SysvSem => class == Class::SysvSem,
+            Self::Eventfd => class == Class::Eventfd,
             Self::Join => class == Class::Join,
             Self::Barrier => class == Class::Barrier,
             Self::Park => class == Class::Park,

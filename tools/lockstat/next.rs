@@ -43,7 +43,7 @@ pub(crate) fn next(
     };
     // A program that is started anew holds nothing yet.
     if held.is_empty() && row.open > 0 && !target.contains("-- ") {
-        // A look at this instant knows nothing of System V's semaphores and servers' events.
+        // A look at this instant knows nothing of System V's semaphores, tokens and servers' events.
         let is_known_now =
             row.identity.side == Side::Kernel || row.identity.is_futex() || row.identity.is_files();
         let step = if is_known_now {

@@ -11,6 +11,10 @@
 /* Compat calls are those of ARM programs. */
 #define SYSCALL_FCNTL 25
 #define SYSCALL_FLOCK 32
+#define SYSCALL_READ 63
+#define SYSCALL_WRITE 64
+#define SYSCALL_PSELECT6 72
+#define SYSCALL_PPOLL 73
 #define SYSCALL_EXIT 93
 #define SYSCALL_FUTEX 98
 #define SYSCALL_RESTART 128

@@ -9,6 +9,9 @@
 #include "machine/calls.h"
 
 /* System calls whose numbers differ; compat calls are those of i386 programs. */
+#define SYSCALL_READ 0
+#define SYSCALL_WRITE 1
+#define SYSCALL_POLL 7
 #define SYSCALL_EXIT 60
 #define SYSCALL_KILL 62
 #define SYSCALL_SEMOP 65
@@ -18,6 +21,8 @@
 #define SYSCALL_RESTART 219
 #define SYSCALL_SEMTIMEDOP 220
 #define SYSCALL_EXIT_GROUP 231
+#define SYSCALL_PSELECT6 270
+#define SYSCALL_PPOLL 271
 #define SYSCALL_COMPAT_EXIT_GROUP 252
 
 /* thread_info.flags: TIF_SIGPENDING, and since 8ba62d37949e (5.11) TIF_NOTIFY_SIGNAL. */

@@ -1,11 +1,14 @@
-/* A process that has locks of a file, or a semaphore of System V, and a child that times its waits for them. The parent times for how
+/* A process that has locks of a file, a semaphore, or a token, and a child that times its waits for them. The parent times for how
  * long it knows the child to be asleep.
  */
 #include <errno.h>
 #include <stdint.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/ipc.h>
+#include <sys/select.h>
 #include <sys/sem.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -20,7 +23,7 @@ struct lock {
 };
 
 static const char *path;
-static int file, set;
+static int file, set, event, token[2];
 
 static void take_flock(void)
 {
@@ -94,12 +97,47 @@ static void await(int fd)
 		_exit(9);
 }
 
-/* Until the child sleeps in a call that is not read(2). */
-static void await_sleep(pid_t child)
+static void take_event(void)
 {
-	char name[64], text[128];
+	uint64_t one;
+
+	if (read(event, &one, sizeof(one)) != sizeof(one))
+		_exit(7);
+}
+
+static void give_event(void)
+{
+	uint64_t one = 1;
+
+	if (write(event, &one, sizeof(one)) != sizeof(one))
+		_exit(7);
+}
+
+/* As make does it. */
+static void take_token(void)
+{
+	fd_set set;
+
+	FD_ZERO(&set);
+	FD_SET(token[0], &set);
+	if (pselect(token[0] + 1, &set, NULL, NULL, NULL, NULL) != 1)
+		_exit(7);
+	await(token[0]);
+}
+
+static void give_token(void)
+{
+	send_to(token[1]);
+}
+
+/* Until the child sleeps, and not for orders, which it reads from `from`. */
+static void await_sleep(pid_t child, int from)
+{
+	char name[64], text[128], orders[32];
 	ssize_t length;
 	int fd;
+
+	snprintf(orders, sizeof(orders), "%d 0x%x ", SYS_read, from);
 
 	snprintf(name, sizeof(name), "/proc/%d/syscall", child);
 	do {
@@ -108,7 +146,7 @@ static void await_sleep(pid_t child)
 		length = read(fd, text, sizeof(text) - 1);
 		close(fd);
 		text[length > 0 ? length : 0] = 0;
-	} while (text[0] < '0' || text[0] > '9' || atol(text) == SYS_read);
+	} while (text[0] < '0' || text[0] > '9' || !strncmp(text, orders, strlen(orders)));
 }
 
 /* The child's part: each wait by its clock, and another lock that nobody has, which is no wait. */
@@ -136,6 +174,21 @@ static void wait_for(const struct lock *lock, int from, int to)
 	_exit(0);
 }
 
+/* The eventfd's number in the kernel. */
+static int event_id(void)
+{
+	char name[64], line[64];
+	FILE *info;
+	int id = -1;
+
+	snprintf(name, sizeof(name), "/proc/self/fdinfo/%d", event);
+	info = fopen(name, "r");
+	while (info && fgets(line, sizeof(line), info))
+		sscanf(line, "eventfd-id: %d", &id);
+	fclose(info);
+	return id;
+}
+
 static void play(const struct lock *lock)
 {
 	long long waited_ns, asleep_ns = 0;
@@ -151,7 +204,7 @@ static void play(const struct lock *lock)
 	for (int round = 0; round < ROUNDS; round++) {
 		lock->take();
 		send_to(to_child[1]);
-		await_sleep(child);
+		await_sleep(child, to_child[0]);
 		asleep_ns -= clock_ns(CLOCK_MONOTONIC);
 		pause_ns(HOLD_NS);
 		asleep_ns += clock_ns(CLOCK_MONOTONIC);
@@ -173,8 +226,10 @@ int main(int argc, char **argv)
 		{ "posix", take_posix, give_posix },
 		{ "ofd", take_ofd, give_ofd },
 		{ "sysv-sem", take_set, give_set },
+		{ "eventfd", take_event, give_event },
+		{ "jobserver", take_token, give_token },
 	};
-
+	struct stat pipe_of;
 	int key;
 
 	path = argv[1];
@@ -182,13 +237,15 @@ int main(int argc, char **argv)
 	/* One whose owner was killed may have the key. */
 	for (key = 0x5e7 + getpid(); (set = semget(key, 1, IPC_CREAT | IPC_EXCL | 0600)) < 0 && errno == EEXIST; key++)
 		;
-	if (argc < 2 || file < 0 || set < 0)
+	event = eventfd(1, EFD_SEMAPHORE);
+	if (argc < 2 || file < 0 || set < 0 || event < 0 || pipe(token) || fstat(token[0], &pipe_of))
 		return 6;
 	change(1);
+	give_token();
 	ready();
 	for (unsigned i = 0; i < sizeof(locks) / sizeof(*locks); i++)
 		play(&locks[i]);
-	say("{\"set\": %d, \"key\": %d}\n", set, key);
+	say("{\"set\": %d, \"key\": %d, \"event\": %d, \"pipe\": %llu}\n", set, key, event_id(), (unsigned long long)pipe_of.st_ino);
 	finished();
 	semctl(set, 0, IPC_RMID);
 	return 0;

@@ -21,6 +21,7 @@ pub(crate) enum Class {
     Sem,
     /// A set of System V's.
     SysvSem,
+    Eventfd,
     Join,
     Barrier,
     /// A thread without work.
@@ -35,12 +36,14 @@ pub(crate) enum Class {
     RustMutex,
     RustRwlock,
     RustOnce,
+    /// A byte of a pipe that its readers write back; a rule has its name.
+    Token,
     /// parking_lot's, of which nobody knows yet which: callers do.
     ParkingCore,
 }
 
 impl Class {
-    pub(crate) const FAMILIES: [Self; 17] = [
+    pub(crate) const FAMILIES: [Self; 18] = [
         Self::Mutex,
         Self::Rwlock,
         Self::Pi,
@@ -53,6 +56,7 @@ impl Class {
         Self::Cond,
         Self::Sem,
         Self::SysvSem,
+        Self::Eventfd,
         Self::Join,
         Self::Barrier,
         Self::Park,
@@ -92,6 +96,7 @@ impl Class {
             Self::RwlockRead | Self::RwlockWrite => Self::Rwlock,
             Self::RustMutex | Self::RustRwlock | Self::RustOnce => Self::Rust,
             Self::ParkingCore => Self::ParkingLot,
+            Self::Token => Self::Named,
             family => family,
         }
     }
@@ -111,11 +116,12 @@ impl Class {
             Self::Cond => "cond",
             Self::Sem => "sem",
             Self::SysvSem => "sysv-sem",
+            Self::Eventfd => "eventfd",
             Self::Join => "join",
             Self::Barrier => "barrier",
             Self::Park => "park",
             Self::Unknown => "unknown",
-            Self::Named => "named",
+            Self::Named | Self::Token => "named",
         }
     }
 

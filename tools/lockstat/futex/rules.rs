@@ -213,14 +213,18 @@ impl Rules {
         found
     }
 
-    /// Role of a lock of a program's own, by a rule, that a stack's functions are in, leaf first; unsaid where there is none.
-    pub(crate) fn role_of_named<'a>(
+    /// Class and role of a lock of a program's own, by a rule, that a stack's functions are in, leaf first; `None`: there is no such
+    /// rule, or it leaves the role open.
+    pub(crate) fn named<'a>(
         &self,
         functions: impl Iterator<Item = (&'a str, Option<&'a str>)>,
-    ) -> Role {
+    ) -> Option<(&'static str, Role)> {
         let meaning = self.waited_in(functions, None).map(|(_, meaning)| meaning);
-        let named = meaning.filter(|meaning| meaning.class == Class::Named);
-        named.map_or(Role::Unsaid, |meaning| meaning.role)
+        let says =
+            |meaning: &Meaning| meaning.class == Class::Named && meaning.role != Role::Unsaid;
+        meaning
+            .filter(says)
+            .map(|meaning| (meaning.word, meaning.role))
     }
 
     /// The async runtime that one of the functions is of; `None`: none is known.

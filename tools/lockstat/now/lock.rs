@@ -41,7 +41,9 @@ impl Waited {
                 | Class::Sem
                 | Class::Barrier
                 | Class::Park
+                | Class::Eventfd
                 | Class::Named
+                | Class::Token
                 | Class::ParkingCore
                 | Class::Unknown => "event",
             },

@@ -1,4 +1,5 @@
-//! Locks with system calls of their own: those of files, and semaphores of System V. The call says what they are.
+//! Locks with system calls of their own: those of files, and semaphores of System V, and what stands for locks in calls that wait for
+//! anything: eventfds, and tokens in pipes. The call says what they are.
 
 use std::collections::HashMap;
 
@@ -16,7 +17,14 @@ use crate::lockstat::row::{Identity, LockName, LockRow};
 
 /// `CALL_FLOCK` and those behind it, in `enum futex_operation` of the BPF side, in its order.
 const FIRST: u8 = 128;
-const CLASSES: [Class; 4] = [Class::Flock, Class::Posix, Class::Ofd, Class::SysvSem];
+const CLASSES: [Class; 6] = [
+    Class::Flock,
+    Class::Posix,
+    Class::Ofd,
+    Class::SysvSem,
+    Class::Eventfd,
+    Class::Token,
+];
 
 fn class(row: &LockRow) -> Option<Class> {
     let at = row.identity.class.checked_sub(FIRST)?;
@@ -52,20 +60,24 @@ pub(super) fn judge(
         let class = class(&row)?;
         let name = match class {
             Class::SysvSem => name_of_set(row.identity, &sets),
+            // Numbered by the kernel, as /proc/PID/fdinfo has them.
+            Class::Eventfd => unlike_others(format!("id {}", row.identity.address)),
+            Class::Token => unlike_others(format!("pipe {}", row.identity.address)),
             _ => name_of_file(row.identity, files.get(&row.identity)),
         };
-        Some(of(row, class, name, rules, stacks))
+        of(row, class, name, rules, stacks)
     });
     Ok(judged.collect())
 }
 
+/// `None`: a byte of a pipe that nobody knows for a token. A loop that waits for its own signals looks the same.
 fn of(
     mut row: LockRow,
     class: Class,
     name: LockName,
     rules: &Rules,
     stacks: &mut StackTable,
-) -> (Class, Role, LockRow) {
+) -> Option<(Class, Role, LockRow)> {
     for waiter in &mut row.waiters {
         waiter.caller = caller(rules, waiter.user, class, stacks);
     }
@@ -74,27 +86,32 @@ fn of(
     row.name = name;
     row.class = class.word();
     row.confidence = 100;
-    let role = match class {
-        Class::SysvSem => {
-            let walked = row.waiters.iter().map(|waiter| waiter.user);
-            let mut roles = walked.map(|stack| {
-                let frames = stacks.user_names(stack);
-                rules.role_of_named(calls(&frames))
-            });
-            let role = roles.find(|role| *role != Role::Unsaid);
-            role.unwrap_or(Role::Unsaid)
-        }
-        _ => Role::Trouble,
-    };
-    if class != Class::SysvSem {
+    if matches!(class, Class::Flock | Class::Posix | Class::Ofd) {
         row.identity = Identity {
             address: 0,
             object: row.identity.address,
             device: Some(device(row.identity.object)),
             ..row.identity
         };
+        return Some((class, Role::Trouble, row));
     }
-    (class, role, row)
+    let walked = row.waiters.iter().map(|waiter| waiter.user);
+    let named = walked.into_iter().find_map(|stack| {
+        let frames = stacks.user_names(stack);
+        rules.named(calls(&frames))
+    });
+    if class == Class::Token {
+        let (word, role) = named?;
+        row.class = word;
+        // Who takes part in it waits for the end of its own children, too, and for nothing else where nobody ever gave one back.
+        let role = match row.holders.is_empty() {
+            true => Role::Work,
+            false => role,
+        };
+        return Some((Class::Named, role, row));
+    }
+    let role = named.map_or(Role::Unsaid, |(_, role)| role);
+    Some((class, role, row))
 }
 
 /// The kernel's numbers: MINORBITS of include/linux/kdev_t.h.
@@ -105,12 +122,16 @@ fn device(number: u64) -> (u32, u32) {
 
 fn name_of_set(lock: Identity, sets: &Sets) -> LockName {
     let (id, namespace) = (lock.address, lock.object);
+    unlike_others(match sets.key(namespace, id) {
+        None => format!("set {id}"),
+        Some(0) => format!("set {id} (private)"),
+        Some(key) => format!("set {id} (key {key:#x})"),
+    })
+}
+
+fn unlike_others(own: String) -> LockName {
     LockName {
-        own: match sets.key(namespace, id) {
-            None => format!("set {id}"),
-            Some(0) => format!("set {id} (private)"),
-            Some(key) => format!("set {id} (key {key:#x})"),
-        },
+        own,
         kind: String::new(),
     }
 }
@@ -131,12 +152,7 @@ fn path(file: &lock_file) -> Option<LockName> {
     let names: Vec<String> = names.filter(|name| !name.is_empty()).collect();
     let (leaf, directories) = names.split_first()?;
     let begin = match (file.is_whole, directories) {
-        (0, []) => {
-            return Some(LockName {
-                own: leaf.clone(),
-                kind: String::new(),
-            });
-        }
+        (0, []) => return Some(unlike_others(leaf.clone())),
         (0, _) => "…",
         _ => "",
     };
