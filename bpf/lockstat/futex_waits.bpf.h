@@ -140,9 +140,9 @@ static __always_inline void futex_switched_out(struct futex_wait *futex, struct 
 	drop_unreturned(futex);
 	if (futex->phase == FUTEX_IDLE && (runnable || !(state & TASK_INTERRUPTIBLE) || task->flags & PF_KTHREAD))
 		return;
-	now = bpf_ktime_get_ns();
 	if (futex->phase == FUTEX_IDLE && !waits_on_futex(futex, task, true))
 		return;
+	now = bpf_ktime_get_ns();
 	if (window_end_ns && now >= window_end_ns)
 		return;
 	if (futex->phase != FUTEX_IDLE) {

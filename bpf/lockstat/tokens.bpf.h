@@ -20,6 +20,9 @@
 #define POLLIN 1
 /* Descriptors in a word of an fd_set. */
 #define WORD_BITS 64
+/* Bytes that a pipe's token is read by, and an eventfd's count. Other reads are most of all, and not looked at further. */
+#define TOKEN_BYTES 1
+#define COUNT_BYTES 8
 
 struct user_pollfd {
 	__s32 fd;
@@ -64,7 +67,7 @@ static __always_inline __u32 awaited(__u64 number, const struct call_arguments *
 {
 	switch (number) {
 	case SYSCALL_READ:
-		return from->args[0];
+		return from->args[2] == TOKEN_BYTES || from->args[2] == COUNT_BYTES ? from->args[0] : NO_DESCRIPTOR;
 #ifdef SYSCALL_POLL
 	case SYSCALL_POLL:
 #endif
@@ -122,7 +125,7 @@ static __noinline bool token_of(struct lock_id *lock, struct task_struct *task, 
 		lock->address = (__u32)BPF_CORE_READ(eventfd, id);
 		return true;
 	}
-	if (type != TYPE_FIFO || (number == SYSCALL_READ && from.args[2] != 1) || !is_written_back(task, file, fd))
+	if (type != TYPE_FIFO || (number == SYSCALL_READ && from.args[2] != TOKEN_BYTES) || !is_written_back(task, file, fd))
 		return false;
 	lock->class = CALL_TOKEN;
 	lock->address = BPF_CORE_READ(file, f_inode, i_ino);
