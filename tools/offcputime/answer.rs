@@ -180,6 +180,10 @@ pub(crate) fn answer(args: &Args, profile: &Profile, accounting: &Accounting) ->
         let time = units::thread_time(accounting.lifetime_ns);
         return vec![format!("{threads} had nothing to do for {share} of {time}")];
     }
+    // Beside so much sleep, all else is of no interest.
+    if accounting.oncpu_ns.saturating_add(ns) < slept_ns / 100 && args.sees_all_waits() {
+        return sentence(&waits.words(SLEEP, slept_ns), "", WIDTH);
+    }
     let mut lines = Vec::new();
     if accounting.oncpu_ns > ns && args.sees_all_waits() {
         let threads = units::counted(accounting.threads, "threads");

@@ -134,6 +134,15 @@ fn who_waits_for_nobody_is_said_to_sleep_or_to_be_idle() {
         "all waits were of threads with nothing to do"
     );
     assert_eq!(first_lines(Vec::new(), 0), "");
+    // `offcputime -- sleep 1`: it ran a little, and waited for a CPU.
+    let slept = |ms| {
+        let waited = queued(sample("sleep", 2, 2, SLEEP, ms), 3);
+        first_lines(vec![waited], 5)
+    };
+    let said = "sleep 2 slept 997 ms of thread time by its own choice,\n  \
+                100% of off-CPU time not idle";
+    assert_eq!(slept(1_000), said);
+    assert!(slept(700).starts_with("6 threads ran for 5.00 ms"));
 }
 
 #[test]
