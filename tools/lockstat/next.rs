@@ -41,17 +41,12 @@ pub(crate) fn next(
         // Nothing is left of what was chosen.
         (None, None) => return Step::Shortages.line(""),
     };
+    // A look at this instant knows nothing of System V's semaphores, tokens and servers' events.
+    let is_known_now =
+        row.identity.side == Side::Kernel || row.identity.is_futex() || row.identity.is_files();
     // A program that is started anew holds nothing yet.
-    if held.is_empty() && row.open > 0 && !target.contains("-- ") {
-        // A look at this instant knows nothing of System V's semaphores, tokens and servers' events.
-        let is_known_now =
-            row.identity.side == Side::Kernel || row.identity.is_futex() || row.identity.is_files();
-        let step = if is_known_now {
-            Step::LocksNow
-        } else {
-            Step::Waits
-        };
-        return step.line(&target);
+    if held.is_empty() && row.open > 0 && is_known_now && !target.contains("-- ") {
+        return Step::LocksNow.line(&target);
     }
     match args.stacks {
         0 => Step::LockStacks.line(&target),
@@ -106,7 +101,7 @@ mod tests {
         // A set of System V's, and a wait event of PostgreSQL's.
         for class in [131, 0xfe] {
             let next = of(Side::User, class);
-            assert!(next.contains("offcputime -p 7 10 "), "{next}");
+            assert!(next.contains("lockstat -s 3 -p 7 10 "), "{next}");
         }
     }
 }
