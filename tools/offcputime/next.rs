@@ -52,7 +52,7 @@ fn step(
     let step = match reason {
         "block-io" if args.targets.command.is_empty() => return Some(Step::Disks.line("")),
         "block-io" => Step::Disks,
-        "futex" | "lock" | "file-lock" | "semaphore" => Step::Locks,
+        "futex" | "lock" | "file-lock" | "semaphore" | "eventfd" => Step::Locks,
         "page-fault" => Step::MajorFaults,
         CPU | THROTTLED => Step::RunQueue,
         _ if is_database_lock(profile, reason, pid) => return of_name(Step::Locks),
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn locks_of_all_kinds_lead_to_their_holders() {
-        for reason in ["futex", "lock", "file-lock", "semaphore"] {
+        for reason in ["futex", "lock", "file-lock", "semaphore", "eventfd"] {
             let waits = [sample(4, reason, 9, false)];
             assert_eq!(command(&waits, 0), "lockstat -p 4 10");
         }
