@@ -135,3 +135,36 @@ fn sessions_that_wait_for_each_other_are_a_deadlock_until_the_server_looks() {
         (&"circle".into(), &true.into(), &true.into())
     );
 }
+
+/// A session that a statement of its own keeps busy has a row that another one wants: both statements, without what is in them, and
+/// only where they are asked for.
+#[test]
+fn statements_are_shown_without_their_data_and_only_when_asked_for() {
+    let _machine = Machine::alone();
+    let server = Server::start();
+    let mut onlooker = Session::new(&server);
+    onlooker.ask(TABLES);
+    let mut sessions = [(); 2].map(|()| Session::new(&server));
+    let [a, b] = &mut sessions;
+    a.ask("BEGIN; UPDATE hot SET n = 1 WHERE id = 1;");
+    a.tell("SELECT pg_sleep(60), 'of Ann''s';");
+    blocked(&mut onlooker, b, "UPDATE hot SET n = 4711 WHERE id = 1;");
+    let backend = b.backend;
+    let look = |options: &str| {
+        let options = format!("--now -p {backend} {options}");
+        Tool::run("lockstat", options).ok()
+    };
+    let report = look("--query -j").report();
+    let wait = only(&report, "waits");
+    assert_eq!(wait["statement"], "UPDATE hot SET n = ? WHERE id = ?;");
+    assert_eq!(wait["holder"]["statement"], "SELECT pg_sleep(?), ?;");
+    let said = look("--query").stdout;
+    assert!(
+        said.contains(&format!("PID {backend}: UPDATE hot SET n = ? WHERE")),
+        "{said}"
+    );
+    let said = look("").stdout;
+    assert!(!said.contains("UPDATE"), "{said}");
+    let report = look("-j").report();
+    assert_eq!(only(&report, "waits")["statement"], Value::Null);
+}

@@ -71,6 +71,10 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Locks", conflicts_with_all = NOT_WITH_NOW)]
     pub(crate) now: bool,
 
+    /// With --now, the statements of PostgreSQL's sessions, ? for each value
+    #[arg(long, requires = "now", help_heading = "Locks")]
+    pub(crate) query: bool,
+
     /// Only locks of the kernel
     #[arg(short = 'K', long, help_heading = "Locks")]
     pub(crate) kernel: bool,

@@ -77,6 +77,8 @@ fn wait_json(snapshot: &Snapshot, wait: &Wait) -> Value {
     }
     object.insert("timed".into(), wait.timed.into());
     object.insert("waited_ns".into(), wait.told.since_ns.into());
+    let statement = snapshot.statements.get(&wait.waiter).cloned();
+    object.insert("statement".into(), statement.into());
     object.insert("holder".into(), holder_json(snapshot, wait.holder));
     let also = wait.told.also.iter();
     let also = also.map(|thread| task_json(&snapshot.threads.all[*thread].task).into());
@@ -114,6 +116,8 @@ fn holder_json(snapshot: &Snapshot, holder: Holder) -> Value {
         object = task_json(&thread.task);
         let said = snapshot.said.get(&index).map(String::as_str);
         object.insert("state".into(), activity(thread, stack, said).into());
+        let statement = snapshot.statements.get(&index).cloned();
+        object.insert("statement".into(), statement.into());
         if let Some(stack) = stack {
             add_stack(&mut object, stack);
         }

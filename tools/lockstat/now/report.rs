@@ -198,6 +198,7 @@ impl<W: Write> Writer<'_, W> {
         for &member in members {
             let line = self.wait_line(member);
             self.say(2, "", &line)?;
+            self.statement(4, member)?;
         }
         if !deadlock.behind.is_empty() {
             let names = self.names(&deadlock.behind);
@@ -285,6 +286,9 @@ impl<W: Write> Writer<'_, W> {
         };
         writeln!(self.out)?;
         self.say(0, &behind, &format!(" behind {root}"))?;
+        if let Root::Thread(thread) = tree.root {
+            self.statement(2, thread)?;
+        }
         self.level(&tree.direct, 1)?;
         if stacks {
             if let Root::Thread(thread) = tree.root {
@@ -319,6 +323,7 @@ impl<W: Write> Writer<'_, W> {
             let names = self.names(&waiters);
             self.say(2 * depth, "", &format!("{lock}: {names}"))?;
             for waiter in waiters.into_iter().take(NAMED) {
+                self.statement(2 * depth + 2, waiter)?;
                 let next = self.verdict.waiters.get(&waiter).cloned();
                 let next: Vec<usize> = next
                     .unwrap_or_default()
@@ -334,6 +339,20 @@ impl<W: Write> Writer<'_, W> {
             }
         }
         Ok(())
+    }
+
+    /// What a session is at, where that was asked for: `PID 12: UPDATE …`.
+    fn statement(&mut self, indent: usize, thread: usize) -> io::Result<()> {
+        let Some(statement) = self.snapshot.statements.get(&thread) else {
+            return Ok(());
+        };
+        let indent = indent.min(INDENT);
+        let text = format!(
+            "PID {}: {}",
+            self.thread(thread).task.tgid,
+            terminal(statement)
+        );
+        writeln!(self.out, "{:indent$}{}", "", cut(&text, WIDTH - indent))
     }
 
     /// Leaf first, as debuggers print them.

@@ -54,6 +54,7 @@ fn chain(comm: &str, path: &str, length: usize, is_circle: bool) -> Snapshot {
         losses: Losses::default(),
         unnamed: String::new(),
         said: HashMap::new(),
+        statements: HashMap::new(),
         is_silent: false,
     }
 }

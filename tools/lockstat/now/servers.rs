@@ -24,17 +24,26 @@ type Piece = (u32, u64, usize);
 pub(crate) struct Backends {
     by_tgid: HashMap<u32, Backend>,
     servers: Servers,
+    /// Address of the variable that has a statement's, by server; none where statements were not asked for.
+    statements_at: HashMap<u32, u64>,
     /// What was read of the memory that a server's processes share, once for all.
     memory: RefCell<HashMap<Piece, Option<Vec<u8>>>>,
     reads: Cell<u32>,
 }
 
 impl Backends {
-    /// Those that there are now.
-    pub(super) fn find() -> Self {
+    /// Those that there are now; `with_statements`: they may be asked for theirs.
+    pub(super) fn find(with_statements: bool) -> Self {
         let mut found = Self::default();
-        for backend in postgres::backends(&mut Places::default()) {
+        let mut places = Places::default();
+        for backend in postgres::backends(&mut places) {
             found.servers.learn(backend.server);
+            if with_statements && !found.statements_at.contains_key(&backend.server) {
+                let at = places.variable_of_program(backend.server, postgres::STATEMENT);
+                found
+                    .statements_at
+                    .extend(at.map(|at| (backend.server, at)));
+            }
             found.by_tgid.insert(backend.tgid, backend);
         }
         found
@@ -101,12 +110,24 @@ impl Backends {
         (event != 0).then(|| format!("{} {name}", Class::of(event).word()))
     }
 
+    /// The statement that a thread is at, without its data; `None`: it is at none, or statements were not asked for.
+    pub(super) fn statement(&self, thread: &Thread, locked: &HashSet<u64>) -> Option<String> {
+        let backend = self.asleep(thread, locked)?;
+        let at = self.statements_at.get(&backend.server)?;
+        postgres::statement(backend.tgid, *at)
+    }
+
     fn event(&self, thread: &Thread, locked: &HashSet<u64>) -> Option<(&Backend, u64, u32)> {
-        let is_its = thread.task.tid == thread.task.tgid && thread.is_asleep();
-        (is_its && !locked.contains(&thread.space)).then_some(())?;
-        let backend = self.by_tgid.get(&thread.task.tgid)?;
+        let backend = self.asleep(thread, locked)?;
         let (at, event) = postgres::event(backend.tgid, backend.pointer_at?)?;
         Some((backend, at, event))
+    }
+
+    /// A sleeping process of a server's whose memory may be read.
+    fn asleep(&self, thread: &Thread, locked: &HashSet<u64>) -> Option<&Backend> {
+        let is_its = thread.task.tid == thread.task.tgid && thread.is_asleep();
+        let is_readable = is_its && !locked.contains(&thread.space);
+        self.by_tgid.get(&thread.task.tgid).filter(|_| is_readable)
     }
 
     fn read(&self, backend: &Backend, at: u64, buffer: &mut [u8]) -> bool {

@@ -43,6 +43,8 @@ pub(crate) struct Snapshot {
     pub(crate) stacks: HashMap<usize, Stack>,
     /// What processes of servers say of themselves that others wait for: `client ClientRead`.
     pub(crate) said: HashMap<usize, String>,
+    /// Statements of those that wait and that others wait for, without data; none where they were not asked for.
+    pub(crate) statements: HashMap<usize, String>,
     /// A server's processes do not say what they wait for.
     pub(crate) is_silent: bool,
     /// Between the first look and the last.
@@ -74,8 +76,9 @@ pub(crate) fn take(
     skel: &LockstatNowSkel<'_>,
     symbolizer: Symbolizer,
     method: Method,
+    with_statements: bool,
 ) -> Result<Snapshot> {
-    let servers = Backends::find();
+    let servers = Backends::find(with_statements);
     let look = || Threads::decode(&iterate::run(skel.links.look.as_ref())?);
     let (first, locked) = first_look(look)?;
     let started = Instant::now();
@@ -94,6 +97,7 @@ pub(crate) fn take(
         passing,
         stacks: HashMap::new(),
         said: HashMap::new(),
+        statements: HashMap::new(),
         is_silent: servers.are_silent(&first),
         apart,
         losses: Losses::default(),
@@ -116,7 +120,27 @@ pub(crate) fn take(
         Some((holder, servers.says(thread, &locked)?))
     });
     snapshot.said = said.collect();
+    snapshot.statements = statements(&snapshot, &servers, &locked);
     Ok(snapshot)
+}
+
+/// Of all who wait and who are waited for.
+fn statements(
+    snapshot: &Snapshot,
+    servers: &Backends,
+    locked: &HashSet<u64>,
+) -> HashMap<usize, String> {
+    let waits = snapshot.waits.iter();
+    let involved = waits.flat_map(|wait| {
+        let others = wait.holder.thread().into_iter();
+        others.chain([wait.waiter]).chain(wait.told.also.clone())
+    });
+    let involved: HashSet<usize> = involved.collect();
+    let statement = |thread: usize| {
+        let said = servers.statement(&snapshot.threads.all[thread], locked)?;
+        Some((thread, said))
+    };
+    involved.into_iter().filter_map(statement).collect()
 }
 
 /// Reading a process's memory and mappings takes its mmap_lock. Who holds that for ever would hold us too: so where somebody
