@@ -59,15 +59,21 @@ fn blocked(onlooker: &mut Session, session: &mut Session, sql: &str) {
 
 const TABLES: &str = "CREATE TABLE hot AS SELECT id, 0 AS n FROM generate_series(1, 3) id; CREATE TABLE other (x int);";
 
+/// A server with these tables, a session to ask, and others to wait.
+fn started<const N: usize>() -> (Server, Session, [Session; N]) {
+    let server = Server::start();
+    let mut onlooker = Session::new(&server);
+    onlooker.ask(TABLES);
+    let sessions = [(); N].map(|()| Session::new(&server));
+    (server, onlooker, sessions)
+}
+
 /// Four sessions for one row, of which one waits for its holder and the others for their turn; a table that two share, a third is to
 /// have alone, and a fourth waits behind the third, though those who have it would not mind; and a number of nobody's.
 #[test]
 fn sessions_wait_behind_those_that_the_server_names() {
     let _machine = Machine::alone();
-    let server = Server::start();
-    let mut onlooker = Session::new(&server);
-    onlooker.ask(TABLES);
-    let mut sessions = [(); 10].map(|()| Session::new(&server));
+    let (_server, mut onlooker, mut sessions) = started::<10>();
     let began = Instant::now();
     let [a, b, c, d, e, f, g, h, i, j] = &mut sessions;
     let change = "BEGIN; UPDATE hot SET n = n + 1 WHERE id = 1;";
@@ -113,10 +119,7 @@ fn sessions_wait_behind_those_that_the_server_names() {
 #[test]
 fn sessions_that_wait_for_each_other_are_a_deadlock_until_the_server_looks() {
     let _machine = Machine::alone();
-    let server = Server::start();
-    let mut onlooker = Session::new(&server);
-    onlooker.ask(TABLES);
-    let mut sessions = [(); 2].map(|()| Session::new(&server));
+    let (_server, mut onlooker, mut sessions) = started::<2>();
     let [a, b] = &mut sessions;
     a.ask("BEGIN; UPDATE hot SET n = 1 WHERE id = 1;");
     b.ask("BEGIN; UPDATE hot SET n = 1 WHERE id = 2;");
@@ -141,10 +144,7 @@ fn sessions_that_wait_for_each_other_are_a_deadlock_until_the_server_looks() {
 #[test]
 fn statements_are_shown_without_their_data_and_only_when_asked_for() {
     let _machine = Machine::alone();
-    let server = Server::start();
-    let mut onlooker = Session::new(&server);
-    onlooker.ask(TABLES);
-    let mut sessions = [(); 2].map(|()| Session::new(&server));
+    let (_server, mut onlooker, mut sessions) = started::<2>();
     let [a, b] = &mut sessions;
     a.ask("BEGIN; UPDATE hot SET n = 1 WHERE id = 1;");
     a.tell("SELECT pg_sleep(60), 'of Ann''s';");
