@@ -95,9 +95,18 @@ fn read_plain(
         Some(Kind::Json) => json::read(input),
         Some(Kind::Pprof) => pprof::read(&whole(input)?),
         Some(Kind::Perf) => perf::read(input, options),
-        None | Some(Kind::Other(_)) => Err(ReadError::whole(
-            "is not a profile: neither folded, pprof, perf script text nor usekit's JSON",
-        )),
+        None | Some(Kind::Other(_)) => Err(ReadError::whole(unknown(start))),
+    }
+}
+
+/// Why a file of no format that is known is no profile.
+fn unknown(start: &[u8]) -> &'static str {
+    // Remarks, comments and sources have no mark of their own.
+    let is_text = std::str::from_utf8(start).map_or_else(|err| err.error_len().is_none(), |_| true);
+    if is_text && !start.contains(&0) {
+        "is not a profile but text: no line is a stack with a number or an event of perf script"
+    } else {
+        "is not a profile: neither text, nor pprof, nor of a format that is known"
     }
 }
 
