@@ -176,8 +176,18 @@ fn recognise(start: &[u8]) -> Option<Kind> {
     let mut lines = lines.filter(|line| !line.trim_ascii().is_empty() && !line.starts_with(b"#"));
     let line = lines.next()?;
     // The blank at its end is a part of it.
-    if perf::header(&String::from_utf8_lossy(line)).is_some() {
-        return Some(Kind::Perf);
+    if let Some(event) = perf::header(&String::from_utf8_lossy(line)) {
+        // With a thread's ID alone it may be folded text.
+        let is_certain = event.time.is_some() || !event.name.is_empty() || event.pid > 0;
+        let has_stack = || {
+            lines
+                .clone()
+                .next()
+                .is_some_and(|next| next.starts_with(b"\t"))
+        };
+        if is_certain || has_stack() {
+            return Some(Kind::Perf);
+        }
     }
     let line = line.trim_ascii_end();
     let mut lines = lines.map(<[u8]>::trim_ascii_end);
