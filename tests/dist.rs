@@ -182,7 +182,9 @@ fn the_archive_has_everything() {
     for file in [
         "LICENSE",
         "README.md",
+        "docs/wait.png",
         "share/doc/usekit/LINKED",
+        "share/doc/usekit/SECURITY.md",
         "share/doc/usekit/docs/guide.md",
         "share/man/man7/usekit.7",
     ] {

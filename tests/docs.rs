@@ -271,6 +271,24 @@ fn manual_table() -> String {
 
 /// One table: what README, manual and tools say of a symptom is the same, row by row.
 #[test]
+fn messages_that_the_manual_explains_are_those_of_the_tools() {
+    let page = read("man/usekit.7");
+    let section = page.split("\n.SH TROUBLESHOOTING\n").nth(1);
+    let section = section.and_then(|rest| rest.split("\n.SH ").next());
+    let titles = section.expect("a section").split(".TP\n.B ").skip(1);
+    // Others are in words of the manual's own.
+    let messages = titles.filter(|title| title.starts_with(char::is_lowercase));
+    let messages: Vec<&str> = messages.filter_map(|title| title.lines().next()).collect();
+    let sources = sources(&["common", "tools"]);
+    for message in &messages {
+        // What follows a colon is of one case.
+        let fixed = message.split_inclusive(": ").next().unwrap_or(message);
+        assert!(sources.contains(fixed), "usekit.7: no tool says {message}");
+    }
+    assert!(messages.len() >= 5, "{messages:?}");
+}
+
+#[test]
 fn readme_and_manual_have_the_table_by_symptom() {
     let readme = read("README.md");
     let after = readme.split("\n## By symptom\n\n").nth(1).expect("a table");

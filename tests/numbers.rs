@@ -76,6 +76,59 @@ fn numbers_of_manuals_are_those_that_were_measured() {
     assert_eq!(table(&read("docs/numbers.md")), table(&results));
 }
 
+#[test]
+fn memory_in_flames_manual_is_what_was_measured() {
+    let measured = read("bench/files.md");
+    let peak = |heading: &str, program: &str| {
+        let mut sections = measured.split("\n## ");
+        let section = sections.find(|text| text.starts_with(heading));
+        let mut rows = section.expect(heading).lines();
+        let row = rows.find(|row| row.starts_with(&format!("| `{program}` |")));
+        let peak = row.expect(program).split('|').nth(4);
+        peak.expect("a peak").trim().to_owned()
+    };
+    let [short, long] = [
+        peak("Folded lines to SVG, generated, 1001 MB", "flame draw"),
+        peak(
+            "Memory by length: folded lines of the same stacks, four times as many, 4005 MB",
+            "flame draw again",
+        ),
+    ];
+    let page = read("man/flame.1").replace('\n', " ");
+    let figure = format!("takes {short} MiB, 4 GB of the same {long} MiB (bench/files.md)");
+    assert!(page.contains(&figure), "flame.1: no {figure}");
+}
+
+#[test]
+fn numbers_of_the_readme_are_those_that_were_measured() {
+    let results = table(&read("bench/results.md"));
+    let of_a_process = results
+        .iter()
+        .skip_while(|row| !row.contains("where threads of one process wait"));
+    let cells = |row: &String| {
+        row.split('|')
+            .map(|cell| cell.trim().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let rows: Vec<_> = of_a_process.take(2).map(cells).collect();
+    let [ours, theirs] = &rows[..] else {
+        panic!("{rows:?}")
+    };
+    assert!(
+        ours[2].contains("**`offcputime`**") && theirs[2] == "libbpf-tools `offcputime`",
+        "{rows:?}"
+    );
+    let ns: u64 = theirs[3].parse().expect("a number");
+    let seen: f64 = theirs[7].trim_end_matches(" %").parse().expect("a share");
+    let row = format!(
+        "by reason; {} ns an event | libbpf-tools `offcputime`: {},{:03} ns, and {seen:.0} % of the time in its report |",
+        ours[3],
+        ns / 1000,
+        ns % 1000,
+    );
+    assert!(read("README.md").contains(&row), "README.md: no {row}");
+}
+
 /// Rows of the table of questions.
 fn table(text: &str) -> Vec<String> {
     let rows = text

@@ -54,7 +54,7 @@ fn twice_as_long_is_no_growth_and_twice_as_much_is_one() {
             assert_eq!(verdict(&diff(new, how), function), word, "{new} {how}");
         }
     }
-    let said = "BASE has 50.0 a second, NEW has 100 a second; these are compared";
+    let said = "BASE has 50.0 samples a second, NEW 100; these are compared";
     assert_has(
         &diff(&doubled, "--absolute"),
         [said, "+33.3", "33.3", "66.7"],
@@ -68,7 +68,8 @@ fn twice_as_long_is_no_growth_and_twice_as_much_is_one() {
         flame(format!("gate {base} {new} --max-total 10% {how}"), "").fails(code);
     }
     let exceeded = flame(format!("gate {base} {doubled} --max-total 10%"), "").stdout;
-    let said = "flame gate: failed: all grew by 100.0 %, 50.0 -> 100 a second (limit 10 %)\n";
+    let said =
+        "flame gate: failed: all grew by 100.0 %,\n  50.0 -> 100 samples a second (limit 10 %)\n";
     assert!(exceeded.starts_with(said), "{exceeded}");
     // By shares nothing has changed.
     assert!(

@@ -3,6 +3,8 @@
 
 use crate::flame;
 
+const NO_STACKS: &str = "is not a profile but text: no line is a stack with a number or";
+
 /// A shape, an input of it, and the reason for which it is refused.
 const REFUSED: &[(&str, &[u8], &str)] = &[
     (
@@ -15,26 +17,19 @@ const REFUSED: &[(&str, &[u8], &str)] = &[
         b"a;b 31 56\na;c\na;d 6 2\n",
         "is a difference of two profiles",
     ),
-    (
-        "stacks without numbers",
-        b"a;b one\na;c two\n",
-        "is not a profile: neither folded, pprof,",
-    ),
-    (
-        "prose",
-        b"Hello\n\nWorld",
-        "is not a profile: neither folded, pprof,",
-    ),
+    ("stacks without numbers", b"a;b one\na;c two\n", NO_STACKS),
+    ("prose", b"Hello\n\nWorld", NO_STACKS),
     (
         "prose with a number",
         b"Version 2\nof this and that\nand more\n",
         "is no folded profile: 2 malformed lines; line 2 (byte 10): no number",
     ),
     (
-        "sources",
-        b"line 1;\nline 2;\nreturn 0;\n",
-        "is not a profile: neither folded, pprof,",
+        "comments, as pprof prints those of a profile",
+        b"made by hand\n#not for everybody\n",
+        NO_STACKS,
     ),
+    ("sources", b"line 1;\nline 2;\nreturn 0;\n", NO_STACKS),
     (
         "an event of which nothing is left",
         b"a 7 1.5: 1 cycles:\n\tODD\n\n",
@@ -46,11 +41,6 @@ const REFUSED: &[(&str, &[u8], &str)] = &[
         "byte 0: compressed data ends too early",
     ),
     (
-        "attributes of functions",
-        b"main\tclass=a\ttitle=b\nidle\tid=c\n",
-        "is not a profile: neither folded, pprof,",
-    ),
-    (
         "a palette",
         b"->rgb(255,230,55)\nmain->rgb(1,2,3)\n",
         "is a palette of flamegraph.pl",
@@ -58,7 +48,7 @@ const REFUSED: &[(&str, &[u8], &str)] = &[
     (
         "a .DS_Store",
         b"\0\0\0\x01Bud1\0\0\x10\0",
-        "is not a profile: neither folded, pprof,",
+        "is not a profile: neither text, nor pprof,",
     ),
 ];
 
@@ -134,6 +124,10 @@ const OTHERS: &[(&[u8], &str)] = &[
     (b"shared-library,/usr/bin/node,0x400000,0x1a\ntick,0x4a,5\n", "V8's log"),
     (b"profiler,begin,1000\ncode-creation,Builtin,3,0x4,1,Abort\n", "V8's log"),
     (b"[12/03/2020 - 04:10:18PM] Papyrus log opened (PC)\n[12/03/2020 - 04:10:18PM] Update budget: 1\n", "a log of Papyrus"),
+    (b"\nmain\tclass=a\todd=b;c\nidle\tid=d\n", "a list of boxes' attributes for flamegraph.pl"),
+    (b"idle\thref=https://localhost/?a=7\n", "a list of boxes' attributes for flamegraph.pl"),
+    (b"42 3 \ta.B.f(B.java:7)\n\ta.C.g(Unknown:-1)\n\ta.D.run(D.java:9)\n\nTotal trace count = 42\n", "the stacks of a lightweight Java profiler"),
+    (b" 42 2  f(Native Method)\n       g(B.java:1)\n Total 42\n", "the stacks of a lightweight Java profiler"),
     (b"Version: 3.1.5\nFile format: 4\nTRACE START [2026-11-02 10:00:00]\n1\t0\t0\t0.2\t39\t{main}\t1\t\t/a.php\t0\n", "a trace of Xdebug"),
     (b"TRACE START [2026-11-02 10:00:00]\n  0.1  114  -> {main}() /a.php:0\n", "a trace of Xdebug"),
     (b" 0xffffffff8103ce3b : native_safe_halt+0xb/0x10 [kernel]\n\t2404\n", "SystemTap's stacks"),

@@ -116,6 +116,12 @@ const FOLDED: &[Row<'_>] = &[
         "a;b 1\n",
         "1 malformed line left out; line 2 (byte 6): no number at the end",
     ),
+    (
+        "a blank at the end",
+        "main 5 \nidle 2 \n",
+        "idle 2\nmain 5\n",
+        "",
+    ),
     ("an empty file", "", "", "there are no stacks in it"),
 ];
 
@@ -133,6 +139,31 @@ const PERF: &[Row<'_>] = &[
         "",
     ),
     ("no time", "a 7 cycles:\n\t1 f (/a)\n\n", "a;f 1\n", ""),
+    (
+        "a thread's ID alone",
+        "a 7 \n\t1 f\n\nb 8 \n\t2 g\n\n",
+        "a;f 1\nb;g 1\n",
+        "",
+    ),
+    (
+        "a thread's ID and a period",
+        "a     7    2004008 \n\t1 f\n\na 7/7    2004008 \n\t1 f\n\n",
+        "a;f 2\n",
+        "",
+    ),
+    (
+        "places in the sources",
+        "a 7 1.5: 1 cycles:\n\t1 f (/a b)\n  a.so[1]\n\t2 m (/a b)\n  m.c:74\n\n",
+        "a;m;f 1\n",
+        "",
+    ),
+    (
+        "records of names, mappings and ends",
+        "a 0 0.000000: PERF_RECORD_COMM: a:7/7\na 0 0.000000: PERF_RECORD_MMAP2 7/7: [0x1(0x1) @ 0 0:0 0 0]: r-xp /a\n\
+         a 7 1.5: 1 cycles:\n\t1 f (/a)\n\na 7 1.6: PERF_RECORD_EXIT(7:7):(1:1)\na 8 1.7: 1 cycles:\n\t1 f (/a)\n\n",
+        "a;f 2\n",
+        "",
+    ),
     (
         "a process and a thread",
         "a 7/8 [000] 1.5: 1 cycles:\n\t1 f (/a)\n",

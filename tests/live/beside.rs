@@ -13,4 +13,5 @@ mod lockstat_shared;
 mod outputs;
 mod privileges;
 mod refused;
+mod schema;
 mod unheard;

@@ -1,6 +1,7 @@
 //! biolatency's choices and groups: whose I/O, on which part of a disk, in which phase; and what the kernel does not stamp.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use oracle::Step;
@@ -78,6 +79,31 @@ fn a_commands_requests_are_its_own() {
     let args = ["-j", "-d", &disk.name, "--", "sh", "-c", &shell];
     let report = Tool::run("biolatency", args).status(7).report();
     is_all(&report, number(&groups(&report)[0], "count"), 503);
+}
+
+/// Requests that the closing line has of a command's `count`, when whoever reads stdout leaves after one of them.
+fn counted_unread(disk: &LoopDisk, count: u64) -> u64 {
+    let LoopDisk { name, path, .. } = disk;
+    let dd = format!("dd if={path} of=/dev/null bs=4k count={count} iflag=direct status=none");
+    let mut command = Tool::command("biolatency", format!("-d {name} --slower 0.001us -- {dd}"));
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tool = command.spawn().expect("the tool runs");
+    let mut stdout = BufReader::new(tool.stdout.take().expect("piped"));
+    stdout.read_line(&mut String::new()).expect("a line");
+    drop(stdout);
+    let output = tool.wait_with_output().expect("an end");
+    let said = String::from_utf8(output.stderr).expect("text");
+    let closing = said.split(" of tracing, ").nth(1);
+    let requests = closing.and_then(|line| line.split(" request").next());
+    let requests = requests.unwrap_or_else(|| panic!("{said}"));
+    requests.replace(',', "").parse().expect("a number")
+}
+
+#[test]
+fn requests_are_counted_whether_or_not_somebody_reads_of_them() {
+    let _machine = Machine::beside();
+    let requests = counted_unread(&LoopDisk::new(16), 4001);
+    assert!((1..=4001).contains(&requests), "{requests}");
 }
 
 /// Before Linux 6.5 there is no tracepoint for a request's start or end of account: what is seen first has to do.

@@ -47,6 +47,8 @@ pub(crate) struct Biolatency<'a> {
     start_ns: u64,
     /// Requests in the intervals so far.
     requests: u64,
+    /// Requests at the last look.
+    seen: u64,
     meter: &'a Meter,
     /// With `--max-overhead`.
     limit: Option<Limit<'a>>,
@@ -93,6 +95,7 @@ impl<'a> Biolatency<'a> {
             hdr,
             start_ns: 0,
             requests: 0,
+            seen: 0,
             meter: setup.meter,
             limit: None,
         })
@@ -138,10 +141,12 @@ impl Engine for Biolatency<'_> {
     }
 
     fn step(&mut self) -> Result<State> {
-        self.print_slow_ios()?;
         let mut state = self
             .harvest
             .progress(&self.skel, &self.counters, self.requests)?;
+        // An interval whose reader has gone has no report.
+        self.seen = state.events;
+        self.print_slow_ios()?;
         if let Some(limit) = &mut self.limit {
             limit.look(self.skel.object());
             state.next = limit.next();
@@ -183,7 +188,7 @@ impl Engine for Biolatency<'_> {
     fn closing(&mut self, window: Edges) -> Result<Closing> {
         Ok(Closing {
             check: None,
-            events: (self.requests, "requests"),
+            events: (self.requests.max(self.seen), "requests"),
             losses: self.harvest.losses(&self.skel, &self.counters)?,
             cost: self.cost(window.end_ns),
             ..Closing::default()

@@ -113,9 +113,13 @@ fn verdict(args: &Args, exceeded: &Exceeded, total: Option<&Values>, whole: &[Si
     let mut reasons = Vec::new();
     if let (Some(grown), Some(values), Some(all)) = (exceeded.total, total, &all) {
         let [before, after] = values.levels(whole).map(|level| values.text(level));
-        let each = if values.are_rates() { " a second" } else { "" };
+        let (noun, each) = (
+            values.noun(),
+            if values.are_rates() { " a second" } else { "" },
+        );
         let grown = 100.0 * grown;
-        let said = format!("all grew by {grown:.1} %, {before} -> {after}{each} (limit {all})");
+        let said =
+            format!("all grew by {grown:.1} %, {before} -> {after}{noun}{each} (limit {all})");
         reasons.push(match FAILED.len() + said.len() > WIDTH {
             true => said.replacen(", ", ",\n  ", 1),
             false => said,

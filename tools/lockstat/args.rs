@@ -60,7 +60,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) window: For,
 
-    /// Report every so often: seconds, or 500ms, 30s, 2m, 1h
+    /// Report every so often: seconds, or 200us, 500ms, 30s, 2m, 1h
     #[arg(short, long, value_name = "INTERVAL", value_parser = parse_duration, conflicts_with = "output")]
     pub(crate) interval: Option<Duration>,
 

@@ -60,7 +60,7 @@ pub(crate) fn write(
         let waits = units::counted(short.iter().map(|waiter| waiter.count).sum(), "waits");
         writeln!(
             out,
-            "{:>12}too short to be walked: {waits}, {}",
+            "{:>12}no stack (too short for one, or lost): {waits}, {}",
             "",
             units::duration(short_ns)
         )?;

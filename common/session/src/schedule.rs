@@ -11,7 +11,7 @@ const MAX_SECONDS: f64 = 366.0 * 86_400.0;
 /// `[DURATION]` of the tools that report once.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct For {
-    /// How long: seconds, or 500ms, 30s, 2m, 1h; until Ctrl-C if not given
+    /// How long: seconds, or 200us, 500ms, 30s, 2m, 1h; until Ctrl-C if not given
     #[arg(value_name = "DURATION", value_parser = parse_duration)]
     pub duration: Option<Duration>,
 }
@@ -19,7 +19,7 @@ pub struct For {
 /// `[INTERVAL [COUNT]]` of the tools that report repeatedly.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Every {
-    /// Report every so often: seconds, or 500ms, 30s, 2m, 1h; once, at Ctrl-C, if not given
+    /// Report every so often: seconds, or 200us, 500ms, 30s, 2m, 1h; once, at Ctrl-C, if not given
     #[arg(value_name = "INTERVAL", value_parser = parse_duration)]
     pub interval: Option<Duration>,
 

@@ -82,6 +82,11 @@ impl Values {
         self.worth[side] / self.seconds.map_or(1.0, |seconds| seconds[side])
     }
 
+    /// Word for what is counted, to stand behind a level.
+    pub fn noun(&self) -> &'static str {
+        noun(&self.unit)
+    }
+
     /// One standard error of the difference, if there is none: events come independently of each other, each with its weight
     /// (a compound Poisson process), at one rate that both sides estimate together.
     fn error(&self, part: &[Side; 2]) -> f64 {
@@ -100,6 +105,14 @@ impl Values {
             _ if self.seconds.is_some() && level < 99.5 => units::three_digits(level),
             _ => units::count(level.round() as u64),
         }
+    }
+}
+
+/// Word for what a value of this unit counts, where the number does not say.
+fn noun(unit: &str) -> &'static str {
+    match unit {
+        "count" | "" => " samples",
+        _ => "",
     }
 }
 
@@ -131,18 +144,19 @@ impl Scale {
         let values = match self {
             Self::Shares => {
                 let [base, new] = [0, 1].map(|side| units::value(whole[side].total, units[side]));
+                let [of_base, of_new] = units.map(noun);
+                let of_new = if of_base == of_new { "" } else { of_new };
                 return format!(
-                    "BASE has {base}, NEW has {new}; shares are compared, each of its own total"
+                    "BASE has {base}{of_base}, NEW {new}{of_new}; shares of each are compared"
                 );
             }
             Self::Values(values) => values,
         };
         let [base, new] = values.levels(whole).map(|level| values.text(level));
+        let noun = values.noun();
         match values.seconds {
-            Some(_) => {
-                format!("BASE has {base} a second, NEW has {new} a second; these are compared")
-            }
-            None => format!("BASE has {base}, NEW has {new}; values are compared as they are"),
+            Some(_) => format!("BASE has {base}{noun} a second, NEW {new}; these are compared"),
+            None => format!("BASE has {base}{noun}, NEW {new}; values are compared as they are"),
         }
     }
 

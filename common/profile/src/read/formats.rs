@@ -14,11 +14,15 @@ pub(super) enum Shape {
     Keys(&'static [&'static str]),
     /// A frame a line, which begins so and has this in it, and below them a line with their number.
     Counted(&'static str, &'static str),
+    /// A first line of a function and, behind a tab, an attribute of one of these names.
+    Attributes(&'static [&'static str]),
+    /// A first line of two numbers and a frame that ends in its place.
+    Weighed,
     /// Frames of `perf script` alone: an address and a name a line.
     PerfFrames,
 }
 
-use Shape::{Counted, Head, Keys, Lines, Magic, PerfFrames, Starts};
+use Shape::{Attributes, Counted, Head, Keys, Lines, Magic, PerfFrames, Starts, Weighed};
 
 const OLD_CPU: &str = "an old CPU profile of gperftools";
 const UTF_16: &str = "text in UTF-16";
@@ -214,6 +218,13 @@ pub(super) const FORMATS: &[(Shape, &str, &str)] = &[
         "a palette of flamegraph.pl",
         "give the profile that it colours",
     ),
+    (
+        Attributes(&[
+            "a_extra", "class", "g_extra", "href", "id", "style", "target", "title",
+        ]),
+        "a list of boxes' attributes for flamegraph.pl",
+        "give the profile that it is for",
+    ),
     (Starts("v8-version,"), "V8's log", V8_LOG),
     (Starts("shared-library,"), "V8's log", V8_LOG),
     (Lines(&["code-creation,"]), "V8's log", V8_LOG),
@@ -264,6 +275,11 @@ pub(super) const FORMATS: &[(Shape, &str, &str)] = &[
         Lines(&["at java."]),
         "a log of Java's exceptions",
         "stackcollapse-java-exceptions.pl folds it",
+    ),
+    (
+        Weighed,
+        "the stacks of a lightweight Java profiler",
+        "stackcollapse-ljp.awk folds them",
     ),
     (
         Lines(&["PID ", "TID ", "#0 "]),

@@ -95,9 +95,18 @@ fn read_plain(
         Some(Kind::Json) => json::read(input),
         Some(Kind::Pprof) => pprof::read(&whole(input)?),
         Some(Kind::Perf) => perf::read(input, options),
-        None | Some(Kind::Other(_)) => Err(ReadError::whole(
-            "is not a profile: neither folded, pprof, perf script text nor usekit's JSON",
-        )),
+        None | Some(Kind::Other(_)) => Err(ReadError::whole(unknown(start))),
+    }
+}
+
+/// Why a file of no format that is known is no profile.
+fn unknown(start: &[u8]) -> &'static str {
+    // Remarks, comments and sources have no mark of their own.
+    let is_text = std::str::from_utf8(start).map_or_else(|err| err.error_len().is_none(), |_| true);
+    if is_text && !start.contains(&0) {
+        "is not a profile but text: no line is a stack with a number or an event of perf script"
+    } else {
+        "is not a profile: neither text, nor pprof, nor of a format that is known"
     }
 }
 
@@ -167,8 +176,18 @@ fn recognise(start: &[u8]) -> Option<Kind> {
     let mut lines = lines.filter(|line| !line.trim_ascii().is_empty() && !line.starts_with(b"#"));
     let line = lines.next()?;
     // The blank at its end is a part of it.
-    if perf::header(&String::from_utf8_lossy(line)).is_some() {
-        return Some(Kind::Perf);
+    if let Some(event) = perf::header(&String::from_utf8_lossy(line)) {
+        // With a thread's ID alone it may be folded text.
+        let is_certain = event.time.is_some() || !event.name.is_empty() || event.pid > 0;
+        let has_stack = || {
+            lines
+                .clone()
+                .next()
+                .is_some_and(|next| next.starts_with(b"\t"))
+        };
+        if is_certain || has_stack() {
+            return Some(Kind::Perf);
+        }
     }
     let line = line.trim_ascii_end();
     let mut lines = lines.map(<[u8]>::trim_ascii_end);

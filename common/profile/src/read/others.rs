@@ -33,6 +33,8 @@ impl Shape {
                 is_json && all.iter().all(|key| has(key).is_some())
             }
             Self::Counted(start, mark) => are_counted(text, start, mark),
+            Self::Attributes(names) => is_attributes(text, names),
+            Self::Weighed => is_weighed(text),
             Self::PerfFrames => are_perf_frames(start),
         }
     }
@@ -58,6 +60,32 @@ fn are_counted(text: &[u8], start: &str, mark: &str) -> bool {
         frames += usize::from(is_frame);
     }
     false
+}
+
+/// `main<tab>class=warm`
+fn is_attributes(text: &[u8], names: &[&str]) -> bool {
+    let line = split(text).next().unwrap_or_default();
+    let attribute = line.split(|byte| *byte == b'\t').nth(1);
+    attribute.is_some_and(|attribute| {
+        let mut names = names
+            .iter()
+            .map(|name| attribute.strip_prefix(name.as_bytes()));
+        names.any(|rest| rest.is_some_and(|rest| rest.starts_with(b"=")))
+    })
+}
+
+/// `42 3 a.b.f(C.java:7)`
+fn is_weighed(text: &[u8]) -> bool {
+    let line = split(text).next().unwrap_or_default().trim_ascii_end();
+    let words = line.split(u8::is_ascii_whitespace);
+    let mut words = words.filter(|word| !word.is_empty());
+    let mut is_number = || {
+        words
+            .next()
+            .is_some_and(|word| word.iter().all(u8::is_ascii_digit))
+    };
+    let is_frame = line.ends_with(b")") && line.contains(&b'(') && !line.contains(&b';');
+    is_number() && is_number() && is_frame
 }
 
 /// Looks at the first lines; the last one may be cut.

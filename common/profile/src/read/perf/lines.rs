@@ -49,6 +49,7 @@ fn timed(line: &str) -> Option<Event<'_>> {
     let rest = rest.trim_start();
     let (word, behind) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let (period, name, rest) = match word.strip_suffix(':') {
+        Some(name) if name.starts_with(SIDE_BAND) => return None,
         Some(name) => (period, name, behind),
         // Printed without the event's name; the only frame may follow, whose address may look like a period.
         None if rest.is_empty() => (period, "", ""),
@@ -111,24 +112,30 @@ fn timeless(line: &str) -> Option<Event<'_>> {
     })
 }
 
-/// A header as `perf script -F comm,pid,tid,ip,sym` prints it, with a blank at its end. Both numbers have to be there: a line that
-/// ends with one is a folded stack.
+/// A header as `perf script -F comm,tid,ip,sym` prints it, with a blank at its end, and a period before that if it is asked for.
 fn nameless(line: &str) -> Option<Event<'_>> {
     let before = line.trim_end_matches(['\r', '\n']).strip_suffix(' ')?;
-    let (comm, pid, tid) = ids(before).filter(|_| line.len() <= LONGEST_HEAD)?;
-    let has_both = before.rsplit(char::is_whitespace).any(|word| {
-        let both = word.split_once('/');
-        both.is_some_and(|(pid, tid)| id(pid).is_some() && id(tid).is_some())
-    });
-    has_both.then_some(Event {
+    let before = Some(before).filter(|_| line.len() <= LONGEST_HEAD)?;
+    let weighed = period(before).and_then(|(who, period)| Some((ids(who)?, Some(period))));
+    let ((comm, pid, tid), period) = weighed.or_else(|| Some((ids(before)?, None)))?;
+    Some(Event {
         comm,
         pid,
         tid,
         time: None,
-        period: None,
+        period,
         name: "",
         rest: "",
     })
+}
+
+/// Beginnings of the names of records of mappings, names and ends of threads: `perf script --show-task-events`.
+const SIDE_BAND: &str = "PERF_RECORD_";
+
+/// Looks whether a line is such a record, which is no event.
+pub(super) fn is_side_band(line: &str) -> bool {
+    let mut found = times(line).filter(|(before, ..)| who(before).is_some());
+    line.contains(SIDE_BAND) && found.any(|(.., after)| after.trim_start().starts_with(SIDE_BAND))
 }
 
 /// A period at the end, and what is before it: in its columns, or behind `pid/tid`; other numbers may be a thread's.
@@ -334,6 +341,7 @@ mod tests {
                 None,
                 "401136 f",
             ),
+            ("sh 13 ", "sh", (0, 13), None, None, ""),
             ("  my sh 12/13 [001] ", "my sh", (12, 13), None, None, ""),
         ] {
             let event = header(line).unwrap_or_else(|| panic!("{line}"));
@@ -341,7 +349,12 @@ mod tests {
             assert_eq!((event.time, event.period), (time, period), "{line}");
             assert_eq!((event.name, event.rest), ("", rest), "{line}");
         }
-        for line in ["sh 13 ", "a;b 12/13", "sh 13 1.5: what happened"] {
+        for line in [
+            "sh 13",
+            "a;b 12/13",
+            "sh 13 1.5: what happened",
+            "a 0 0.0: PERF_RECORD_COMM: a:7/7",
+        ] {
             assert_eq!(header(line), None, "{line}");
         }
     }

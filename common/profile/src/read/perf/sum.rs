@@ -4,7 +4,7 @@ use std::io::Read;
 
 use super::frame_line::stack_line;
 use super::frames::Frames;
-use super::lines::{Event, header, is_header};
+use super::lines::{Event, header, is_header, is_side_band};
 use super::stacks::Stacks;
 use crate::read::{DEEPEST, Lines, ReadError, ReadOptions};
 use crate::recording::{Header, LeftOut, NameId, Recording, RowKey, TaskKey, Value};
@@ -122,7 +122,12 @@ impl<'a> Sum<'a> {
             return Ok(());
         }
         let Some(event) = header(&text) else {
-            if self.is_malformed {
+            if self.is_malformed || self.is_place(&text) {
+                return Ok(());
+            }
+            if is_side_band(&text) {
+                self.is_inside = false;
+                self.finish();
                 return Ok(());
             }
             let what = match stack_line(line) {
@@ -144,6 +149,21 @@ impl<'a> Sum<'a> {
             self.stack.push(self.frames.id(&frame, &mut self.recording));
         }
         Ok(())
+    }
+
+    /// Looks whether a line is the place in the sources of the frame above, as `-F +srcline` prints it: `  a.c:12`, `  a.so[1f00]`.
+    fn is_place(&self, line: &str) -> bool {
+        let line = line.trim_end();
+        let is_number =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let place = line
+            .strip_suffix(']')
+            .and_then(|line| line.rsplit_once('['));
+        let place = place.or_else(|| line.rsplit_once(':'));
+        self.is_inside
+            && !self.stack.is_empty()
+            && line.starts_with("  ")
+            && place.is_some_and(|(_, number)| is_number(number))
     }
 
     /// Leaves out the event with a line that says nothing, up to the next one.
