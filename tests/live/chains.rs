@@ -3,7 +3,7 @@
 //! A chain is written root first, frames separated by ` > `. A frame is a function's name, or several with `|` between
 //! them, with `*` for anything; a number before it repeats it; `@` and the end of a file's name say where it is. `..` stands for any number of frames
 //! that are not the program's own: libc's insides differ between its versions. `START` and `THREAD` are what libc calls
-//! `main` and a thread's function with. `cpu:` or `asleep:` before a chain says that only one tool is sure to meet it,
+//! `main` and a thread's function with, `SIGNAL` is what a signal's handler returns to. `cpu:` or `asleep:` before a chain says that only one tool is sure to meet it,
 //! `perhaps:` that none is, `young:` that its code may have no table yet, for it has just been mapped: the stack ends there.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,15 @@ use crate::targets::ended;
 /// `_start` and libc's two functions; without libc's debug file the second has no name.
 const START: &str =
     "_start > __libc_start_main*|__libc_start_main_impl > __libc_start_call_main|libc*+0x*";
+/// What `clone` and `clone3` call, and code that a signal's handler returns to.
+#[cfg(target_arch = "x86_64")]
 const THREAD: &str = "*clone3 > start_thread|libc*+0x*";
+#[cfg(target_arch = "x86_64")]
+const SIGNAL: &str = "__restore_rt*";
+#[cfg(target_arch = "aarch64")]
+const THREAD: &str = "thread_start > start_thread|libc*+0x*";
+#[cfg(target_arch = "aarch64")]
+const SIGNAL: &str = "__kernel_rt_sigreturn@[vdso]";
 
 /// Share of samples that must be whole chains; the others are on the way to a chain's end.
 const WHOLE: f64 = 0.9;
@@ -57,6 +65,8 @@ impl Stack {
         match &self.frames[..] {
             [] => self.kernel == "[]" || self.kernel.contains("do_exit"),
             [(name, _)] => name.ends_with("clone3"),
+            // A new thread has its creator's registers until it looks which of the two it is.
+            [.., (name, _)] if name == "clone" => self.kernel.contains("\"ret_from_fork\""),
             _ => false,
         }
     }
@@ -124,6 +134,7 @@ impl Chains {
             .map(|line| {
                 let (_, chain) = placed(line);
                 let whole = chain.replace("START", START).replace("THREAD", THREAD);
+                let whole = whole.replace("SIGNAL", SIGNAL);
                 let parts = whole.split(" > ").flat_map(parts).collect();
                 (line.to_owned(), parts)
             })
@@ -132,7 +143,9 @@ impl Chains {
             .lines()
             .flat_map(|line| placed(line.trim()).1.split(" > "));
         let own = names
-            .filter(|name| !name.contains('@') && !["START", "THREAD", "..", ""].contains(name))
+            .filter(|name| {
+                !name.contains('@') && !["START", "THREAD", "SIGNAL", "..", ""].contains(name)
+            })
             .flat_map(|names| repeated(names).1.split('|'))
             .filter(|name| !name.contains('*') || name.contains("::"))
             .map(str::to_owned)
