@@ -13,6 +13,7 @@ use crate::frame::{End, Frame, Memory, add};
 use crate::rule::{Cfa, FpMode, Rule};
 
 mod code;
+pub(super) mod leaf;
 pub(super) mod plt;
 
 /// DWARF numbers.
