@@ -65,8 +65,8 @@ impl Stack {
         match &self.frames[..] {
             [] => self.kernel == "[]" || self.kernel.contains("do_exit"),
             [(name, _)] => name.ends_with("clone3"),
-            // A new thread has its creator's registers until it looks which of the two it is.
-            [.., (name, _)] if name == "clone" => self.kernel.contains("\"ret_from_fork\""),
+            // A new thread has its creator's registers, but not its stack, until it looks which of the two it is.
+            [(creator, _), (name, _)] => creator == "create_thread" && name == "clone",
             _ => false,
         }
     }
