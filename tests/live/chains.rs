@@ -66,7 +66,7 @@ impl Stack {
             [] => self.kernel == "[]" || self.kernel.contains("do_exit"),
             [(name, _)] => name.ends_with("clone3"),
             // A new thread has its creator's registers, but not its stack, until it looks which of the two it is.
-            [(creator, _), (name, _)] => creator == "create_thread" && name == "clone",
+            [(creator, _), (name, _)] => creator == "create_thread" && name.ends_with("clone"),
             _ => false,
         }
     }
