@@ -61,6 +61,11 @@ impl Stack {
         self.end == "unreadable" && self.kernel.contains("\"do_wp_page\"")
     }
 
+    /// A signal's return restores one register after the other: between two of them they are of no frame.
+    fn is_between_frames(&self) -> bool {
+        self.end == "no-table" && self.kernel.contains("sys_rt_sigreturn")
+    }
+
     fn is_at_the_edge(&self) -> bool {
         match &self.frames[..] {
             [] => self.kernel == "[]" || self.kernel.contains("do_exit"),
@@ -326,7 +331,8 @@ pub(crate) fn stacks_of(report: &Value, tgid: u32) -> Vec<Stack> {
     let stacks = list(report, "stacks").iter();
     let own = stacks.filter(|stack| stack["pid"] == tgid);
     own.map(|stack| Stack::new(stack, number(stack, "count")))
-        .filter(|stack| !stack.is_at_the_edge() && !stack.is_in_the_middle_of_a_copy())
+        .filter(|stack| !stack.is_at_the_edge() && !stack.is_between_frames())
+        .filter(|stack| !stack.is_in_the_middle_of_a_copy())
         .collect()
 }
 
