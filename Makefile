@@ -18,7 +18,7 @@ SCRIPTS  := .ci/run demo/run fuzz/run $(addprefix man/,record with-postgres with
             $(addprefix tests/kernels/,boot features fetch guest image passed run scenarios table)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test kernels truth mutants soak refusals check fuzz bench bench-files examples overload dist dist-test cross install docs clean deps deps-test deps-kernels deps-bench
+.PHONY: help demo build test kernels smoke truth mutants soak refusals check fuzz bench bench-files examples overload dist dist-test cross install docs clean deps deps-test deps-kernels deps-bench
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -34,6 +34,10 @@ test: deps-test ## every test; the live ones need root (sudo is used, or they ar
 
 kernels: deps-kernels dist ## the tests on Debian's kernels from 5.10 on, in QEMU (K=6.1: that one; MACHINE=aarch64: arm64's)
 	tests/kernels/run $(K)
+
+smoke: deps-kernels ## some of these on one of Debian's kernels for arm64, in an emulated machine
+	$(MAKE) --no-print-directory dist MACHINE=aarch64
+	MACHINE=aarch64 tests/kernels/run --smoke
 
 check: deps docs ## formatting, clippy, documentation and scripts, warnings refused
 	$(CARGO) fmt --all --check

@@ -3,7 +3,7 @@
 //! A chain is written root first, frames separated by ` > `. A frame is a function's name, or several with `|` between
 //! them, with `*` for anything; a number before it repeats it; `@` and the end of a file's name say where it is. `..` stands for any number of frames
 //! that are not the program's own: libc's insides differ between its versions. `START` and `THREAD` are what libc calls
-//! `main` and a thread's function with. `cpu:` or `asleep:` before a chain says that only one tool is sure to meet it,
+//! `main` and a thread's function with, `SIGNAL` is what a signal's handler returns to. `cpu:` or `asleep:` before a chain says that only one tool is sure to meet it,
 //! `perhaps:` that none is, `young:` that its code may have no table yet, for it has just been mapped: the stack ends there.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,15 @@ use crate::targets::ended;
 /// `_start` and libc's two functions; without libc's debug file the second has no name.
 const START: &str =
     "_start > __libc_start_main*|__libc_start_main_impl > __libc_start_call_main|libc*+0x*";
+/// What `clone` and `clone3` call, and code that a signal's handler returns to.
+#[cfg(target_arch = "x86_64")]
 const THREAD: &str = "*clone3 > start_thread|libc*+0x*";
+#[cfg(target_arch = "x86_64")]
+const SIGNAL: &str = "__restore_rt*";
+#[cfg(target_arch = "aarch64")]
+const THREAD: &str = "thread_start > start_thread|libc*+0x*";
+#[cfg(target_arch = "aarch64")]
+const SIGNAL: &str = "__kernel_rt_sigreturn@[vdso]";
 
 /// Share of samples that must be whole chains; the others are on the way to a chain's end.
 const WHOLE: f64 = 0.9;
@@ -53,10 +61,17 @@ impl Stack {
         self.end == "unreadable" && self.kernel.contains("\"do_wp_page\"")
     }
 
+    /// A signal's return restores one register after the other: between two of them they are of no frame.
+    fn is_between_frames(&self) -> bool {
+        self.end == "no-table" && self.kernel.contains("sys_rt_sigreturn")
+    }
+
     fn is_at_the_edge(&self) -> bool {
         match &self.frames[..] {
             [] => self.kernel == "[]" || self.kernel.contains("do_exit"),
             [(name, _)] => name.ends_with("clone3"),
+            // A new thread has its creator's registers, but not its stack, until it looks which of the two it is.
+            [(creator, _), (name, _)] => creator == "create_thread" && name.ends_with("clone"),
             _ => false,
         }
     }
@@ -124,6 +139,7 @@ impl Chains {
             .map(|line| {
                 let (_, chain) = placed(line);
                 let whole = chain.replace("START", START).replace("THREAD", THREAD);
+                let whole = whole.replace("SIGNAL", SIGNAL);
                 let parts = whole.split(" > ").flat_map(parts).collect();
                 (line.to_owned(), parts)
             })
@@ -132,7 +148,9 @@ impl Chains {
             .lines()
             .flat_map(|line| placed(line.trim()).1.split(" > "));
         let own = names
-            .filter(|name| !name.contains('@') && !["START", "THREAD", "..", ""].contains(name))
+            .filter(|name| {
+                !name.contains('@') && !["START", "THREAD", "SIGNAL", "..", ""].contains(name)
+            })
             .flat_map(|names| repeated(names).1.split('|'))
             .filter(|name| !name.contains('*') || name.contains("::"))
             .map(str::to_owned)
@@ -313,7 +331,8 @@ pub(crate) fn stacks_of(report: &Value, tgid: u32) -> Vec<Stack> {
     let stacks = list(report, "stacks").iter();
     let own = stacks.filter(|stack| stack["pid"] == tgid);
     own.map(|stack| Stack::new(stack, number(stack, "count")))
-        .filter(|stack| !stack.is_at_the_edge() && !stack.is_in_the_middle_of_a_copy())
+        .filter(|stack| !stack.is_at_the_edge() && !stack.is_between_frames())
+        .filter(|stack| !stack.is_in_the_middle_of_a_copy())
         .collect()
 }
 

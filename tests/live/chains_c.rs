@@ -21,11 +21,11 @@ const CALLS: &str = "
 ";
 
 const SIGNALS: &str = "
-    START > main > raises_plain > signals_itself > __restore_rt* > plain_handler > plain_leaf
-    START > main > raises_alternate > signals_itself > __restore_rt* > alternate_handler > alternate_leaf
-    START > main > raises_nested > signals_itself > __restore_rt* > outer_handler > __restore_rt* > inner_handler
-    START > main > raises_fault > faults_at_once > __restore_rt* > fault_handler
-    START > main > is_interrupted > computes > __restore_rt* > timer_handler > timer_leaf
+    START > main > raises_plain > signals_itself > SIGNAL > plain_handler > plain_leaf
+    START > main > raises_alternate > signals_itself > SIGNAL > alternate_handler > alternate_leaf
+    START > main > raises_nested > signals_itself > SIGNAL > outer_handler > SIGNAL > inner_handler
+    START > main > raises_fault > faults_at_once > SIGNAL > fault_handler
+    START > main > is_interrupted > computes > SIGNAL > timer_handler > timer_leaf
 ";
 
 const LIBC: &str = "
@@ -45,6 +45,7 @@ const LIBC: &str = "
 ";
 
 /// How programs are compiled and linked.
+#[cfg(target_arch = "x86_64")]
 const VARIANTS: [(&str, &str); 10] = [
     ("O0", "-O0"),
     ("O0-static", "-O0 -static"),
@@ -56,6 +57,28 @@ const VARIANTS: [(&str, &str); 10] = [
     ("O2-static-pie", "-O2 -static-pie -fPIE"),
     ("O3-avx2", "-O3 -march=haswell -Wl,-z,now"),
     ("Os-lld", "-Os -fuse-ld=lld"),
+];
+
+/// An emulated machine compiles these: with and without frame pointers, and with signed return addresses, which a processor
+/// without such takes for plain ones.
+#[cfg(target_arch = "aarch64")]
+const VARIANTS: [(&str, &str); 7] = [
+    ("O0", "-O0"),
+    ("O2", "-O2 -fomit-frame-pointer"),
+    (
+        "O2-fp",
+        "-O2 -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer",
+    ),
+    ("O2-pac", "-O2 -mbranch-protection=standard"),
+    (
+        "O2-static-pac-leaf",
+        "-O2 -static -mbranch-protection=pac-ret+leaf",
+    ),
+    (
+        "O2-static-pie",
+        "-O2 -static-pie -fPIE -fomit-frame-pointer",
+    ),
+    ("Os", "-Os -Wl,-z,now"),
 ];
 
 fn all_variants(name: &str, chains: &str) {

@@ -98,7 +98,7 @@ fn a_handler_has_its_own_name_before_it_has_begun() {
     let program = compile("gcc", dir.path(), "stepped", "stepped.c", flags);
     let found = stacks_under("offcputime", "", &program);
     let chains = "
-        START > main > child > raises > __restore_rt* > handler
+        START > main > child > raises > SIGNAL > handler
         perhaps: START > main > child > ..
     ";
     Chains::new(chains).check(&found, "asleep: ", "stepped");

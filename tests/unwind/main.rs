@@ -6,6 +6,7 @@
 mod fake;
 mod go;
 mod hostile;
+mod leaves;
 mod live;
 mod machine;
 mod oracle;

@@ -42,7 +42,7 @@ impl Load {
     }
 
     /// Bytes from the segment's first to this address, if the file has a byte for it.
-    pub(crate) fn inside(&self, address: u64) -> Option<u64> {
+    pub fn inside(&self, address: u64) -> Option<u64> {
         let inside = address.checked_sub(self.address)?;
         (inside < self.file_size).then_some(inside)
     }

@@ -10,7 +10,7 @@ use crate::header::Kind;
 use crate::machine::{needs_bx, plt_rules, vendor};
 use crate::plt::Plt;
 use crate::rows::Rows;
-use crate::rule::Rule;
+use crate::rule::{Cfa, Rule};
 use crate::sections::CfiSection;
 use crate::table::Table;
 use crate::text::Text;
@@ -57,7 +57,13 @@ fn make(format: Format, sections: &[CfiSection], text: &Text) -> Result<(Table, 
     let parsed = sections.iter().map(|section| parse(section, format));
     let mut parsed: Vec<_> = parsed.collect();
     let mut entries = Vec::new();
-    for kind in [Kind::EhFrame, Kind::DebugFrame, Kind::Go, Kind::Plt] {
+    for kind in [
+        Kind::EhFrame,
+        Kind::DebugFrame,
+        Kind::Go,
+        Kind::Plt,
+        Kind::Leaf,
+    ] {
         let mut more = Vec::new();
         for (index, section) in parsed.iter_mut().enumerate() {
             if sections[index].kind == kind {
@@ -104,6 +110,17 @@ fn parse(section: &CfiSection, format: Format) -> Box<dyn Section + '_> {
             address,
             length: bytes.len() as u64,
             rules: plt_rules(format.architecture, bytes),
+        }),
+        Kind::Leaf => Box::new(Plt {
+            address,
+            length: bytes.len() as u64,
+            rules: vec![(
+                0,
+                Rule {
+                    cfa: Cfa::Sp,
+                    ..Rule::default()
+                },
+            )],
         }),
     }
 }

@@ -10,6 +10,8 @@ pub(crate) enum Kind {
     Go,
     /// Code without a description, which is always the same.
     Plt,
+    /// A function without a description whose code leaves the caller's frame alone.
+    Leaf,
 }
 
 /// The start of an entry.
@@ -48,7 +50,7 @@ impl Header {
             Kind::DebugFrame if wide => u32_at(&bytes[..end], body + 4)
                 .is_some_and(|high| (id, high) != (Some(u32::MAX), u32::MAX)),
             Kind::DebugFrame => id.is_some_and(|id| id != u32::MAX),
-            Kind::Go | Kind::Plt => false,
+            Kind::Go | Kind::Plt | Kind::Leaf => false,
         };
         Some(Self { is_fde, end })
     }

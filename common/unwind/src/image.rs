@@ -14,6 +14,7 @@ use crate::cfi::table;
 use crate::counts::Counts;
 use crate::header::Kind;
 use crate::key;
+use crate::leaves;
 use crate::sections::{CfiSection, MAX_CFI, add, add_go, from_segment};
 use crate::table::Table;
 use crate::text::Text;
@@ -132,6 +133,7 @@ impl Image {
                 add(source, name, section, limit, &mut sections)?;
             }
             add_go(source, &named, limit, &mut sections)?;
+            leaves::add(source, architecture, &named, &loads, &mut sections)?;
         }
         if !sections.iter().any(|section| section.kind == Kind::EhFrame)
             && let Some(header) = segments.iter().find(|s| s.p_type(LE) == PT_GNU_EH_FRAME)

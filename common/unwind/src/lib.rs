@@ -34,6 +34,7 @@ mod go;
 mod header;
 mod image;
 mod key;
+mod leaves;
 mod machine;
 mod plt;
 mod rows;

@@ -10,7 +10,7 @@ use crate::rows::Rows;
 use crate::rule::Rule;
 use crate::text::Text;
 
-/// A `.plt` section.
+/// A `.plt` section, or other code whose rules are known by its offsets.
 #[derive(Default)]
 pub(crate) struct Plt {
     pub(crate) address: u64,

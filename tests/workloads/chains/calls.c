@@ -73,7 +73,7 @@ FUNC void comes_behind(void) { __asm__ volatile(""); }
 /* Prologue and epilogue are most of it, so samples are in all of their instructions. */
 FUNC long saves_registers(long x)
 {
-	__asm__ volatile("" : "+r"(x) : : "rbx", "r12", "r13", "r14", "r15");
+	__asm__ volatile("" : "+r"(x) : : SAVED_REGISTERS);
 	return x + one;
 }
 FUNC long aligns(long x)

@@ -13,8 +13,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "machine.h"
 
-#define COMPUTE_NS 20000000L
 #define SLEEP_NS 1000000L
 
 /* A function that is a frame: neither inlined nor cloned nor seen through. */
@@ -27,14 +27,6 @@ INLINE void compute(unsigned long count)
 {
 	for (unsigned long lap = 0; lap < count; lap++)
 		__asm__ volatile("" : : : "memory");
-}
-
-INLINE long system_call(long number, long a, long b, long c)
-{
-	long result = number;
-
-	__asm__ volatile("syscall" : "+a"(result) : "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
-	return result;
 }
 
 INLINE void stop(void)

@@ -29,15 +29,14 @@ FUNC void fault_handler(int number, siginfo_t *info, void *data)
 
 	if (info->si_signo == number)
 		stop();
-	/* Behind the ud2. */
-	context->uc_mcontext.gregs[REG_RIP] += 2;
+	CONTEXT_PC(context) += FAULT_BYTES;
 }
 
-/* Its first instruction faults, and the byte before it belongs to another function. */
+/* Its first instruction faults, and what is before it belongs to another function. */
 __asm__(".text\n.globl before_it\n.type before_it, @function\n"
 	"before_it: .cfi_startproc\nret\n.cfi_endproc\n.size before_it, .-before_it\n"
 	".globl faults_at_once\n.type faults_at_once, @function\n"
-	"faults_at_once: .cfi_startproc\nud2\nret\n.cfi_endproc\n.size faults_at_once, .-faults_at_once\n");
+	"faults_at_once: .cfi_startproc\n" FAULTS "\nret\n.cfi_endproc\n.size faults_at_once, .-faults_at_once\n");
 void faults_at_once(void);
 
 FUNC long signals_itself(int number) { return system_call(SYS_tgkill, getpid(), getpid(), number); }

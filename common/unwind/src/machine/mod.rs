@@ -51,6 +51,15 @@ pub(crate) fn plt_rules(of: Architecture, bytes: &[u8]) -> Vec<(u64, Rule)> {
     }
 }
 
+/// Whether a function keeps its caller's frame, return address included, where it was when it was called, all of it.
+pub(crate) fn is_leaf(of: Architecture, bytes: &[u8]) -> bool {
+    match of {
+        // Every function has its return address on the stack.
+        Architecture::X86_64 => false,
+        Architecture::Aarch64 => aarch64::leaf::is_leaf(bytes),
+    }
+}
+
 /// The rule that a frame has by its code, where `rule`, its table's, says nothing.
 pub(crate) fn rule_by_code(frame: &Frame, rule: Rule, memory: Memory<'_>) -> Rule {
     match frame.architecture {

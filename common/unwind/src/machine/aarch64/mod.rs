@@ -13,6 +13,7 @@ use crate::frame::{End, Frame, Memory, add};
 use crate::rule::{Cfa, FpMode, Rule};
 
 mod code;
+pub(super) mod leaf;
 pub(super) mod plt;
 
 /// DWARF numbers.
@@ -70,8 +71,22 @@ fn convert<'a, S: UnwindSection<Reader<'a>>>(row: &Row, section: &S) -> Option<R
     }
 }
 
+/// A rule whose CFA is not the caller's sp: `_dl_runtime_resolve` says where the PLT's code has pushed the return address, with a
+/// word below it, and not that both lie above its CFA.
+fn behind_pushed(rule: Rule) -> Option<Rule> {
+    let is_plain = matches!(rule.cfa, Cfa::Sp | Cfa::Bp) && rule.fp == FpMode::Same;
+    is_plain.then_some(Rule {
+        cfa_offset: rule.cfa_offset.checked_add(2 * WORD as i32)?,
+        slot: 1,
+        ..rule
+    })
+}
+
 /// The return address is at CFA + `saved`.
 fn with_saved(rule: Rule, saved: i64) -> Option<Rule> {
+    if saved == WORD {
+        return behind_pushed(rule);
+    }
     let words = (saved % WORD == 0).then_some(saved / WORD)?;
     if rule.fp == FpMode::AtCfa && words == i64::from(rule.fp_offset) + 1 {
         return Some(Rule {
@@ -83,7 +98,7 @@ fn with_saved(rule: Rule, saved: i64) -> Option<Rule> {
     if let Some(slot) = below.filter(|words| (1..RA_BESIDE_FP).contains(words)) {
         return Some(Rule { slot, ..rule });
     }
-    // Far below the CFA, or above: where x29 would be.
+    // Far below the CFA: where x29 would be.
     (rule.fp == FpMode::Same).then_some(Rule {
         fp_offset: i16::try_from(words).ok()?,
         slot: RA_AT_FP_OFFSET,

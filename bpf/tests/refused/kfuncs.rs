@@ -5,72 +5,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionIndex, SymbolKind};
+use object::{Object, ObjectSection, ObjectSymbol, SectionIndex, SymbolKind};
 
-mod compile;
+use crate::code::{CALL, Code, EXIT, JUMP, LENGTH, LOAD_WIDE, LONG_JUMP, Reference, code_of};
+use crate::compile;
 
 /// Sections of programs that could not call them before bc638d8cb5be (6.12).
 const CLASSIC: [&str; 5] = ["tp/", "tracepoint", "perf_event", "uprobe", "kprobe"];
 /// Stands for kernels of after that commit.
 const NEWER: &str = "bpf_task_from_vpid";
-
-const LENGTH: usize = 8;
-const CALL: u8 = 0x85;
-const JUMP: u8 = 0x05;
-const LONG_JUMP: u8 = 0x06;
-const EXIT: u8 = 0x95;
-const LOAD_WIDE: u8 = 0x18;
-/// `src` of a call that stays in the object.
-const OWN: u8 = 1;
-
-/// What an instruction refers to.
-enum Reference {
-    /// Something that the kernel has, or not.
-    Kernel(String),
-    /// An instruction, before the call's own offset is added.
-    Code(SectionIndex, i64),
-    Data,
-}
-
-struct Code {
-    instructions: Vec<[u8; LENGTH]>,
-    references: HashMap<usize, Reference>,
-}
-
-fn references(
-    file: &object::File<'_>,
-    section: &object::Section<'_, '_>,
-) -> HashMap<usize, Reference> {
-    let mut found = HashMap::new();
-    for (offset, relocation) in section.relocations() {
-        let RelocationTarget::Symbol(index) = relocation.target() else {
-            continue;
-        };
-        let symbol = file.symbol_by_index(index).expect("a symbol");
-        let reference = match (symbol.kind(), symbol.section_index()) {
-            (_, None) => Reference::Kernel(symbol.name().expect("a name").to_owned()),
-            (SymbolKind::Text | SymbolKind::Section, Some(section)) => {
-                Reference::Code(section, symbol.address() as i64 / LENGTH as i64)
-            }
-            _ => Reference::Data,
-        };
-        found.insert(offset as usize / LENGTH, reference);
-    }
-    found
-}
-
-fn code_of(file: &object::File<'_>) -> HashMap<SectionIndex, Code> {
-    let sections = file.sections();
-    let code = sections.map(|section| {
-        let bytes = section.data().unwrap_or_default();
-        let code = Code {
-            instructions: bytes.as_chunks().0.to_vec(),
-            references: references(file, &section),
-        };
-        (section.index(), code)
-    });
-    code.collect()
-}
 
 /// What a register holds, as far as it matters: the constants that tests of what exists are made of.
 type Registers = [Option<bool>; 16];
@@ -114,16 +57,10 @@ fn step(code: &HashMap<SectionIndex, Code>, at: At, called: &mut HashSet<String>
         CALL => {
             known[..6].fill(None);
             let mut next = vec![(section, index + 1, known)];
-            match reference {
-                Some(Reference::Kernel(name)) => drop(called.insert(name.clone())),
-                Some(Reference::Code(into, symbol)) => {
-                    let first = symbol + i64::from(immediate) + 1;
-                    next.push((*into, first as usize, Registers::default()));
-                }
-                _ if source == OWN => {
-                    next.push((section, jump(immediate.into()), Registers::default()));
-                }
-                _ => {}
+            if let Some(Reference::Kernel(name)) = reference {
+                called.insert(name.clone());
+            } else if let Some((into, first)) = here.own_function(section, index) {
+                next.push((into, first, Registers::default()));
             }
             next
         }

@@ -1,0 +1,7 @@
+//! What some kernel's verifier would refuse, found in the objects without a kernel.
+
+mod code;
+#[path = "../compile/mod.rs"]
+mod compile;
+mod contexts;
+mod kfuncs;
