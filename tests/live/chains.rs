@@ -56,9 +56,11 @@ impl Stack {
         }
     }
 
-    /// A page that is being copied after a fork is not mapped for a moment; if it is the stack's, there is no reading it.
-    fn is_in_the_middle_of_a_copy(&self) -> bool {
-        self.end == "unreadable" && self.kernel.contains("\"do_wp_page\"")
+    /// A page that is being copied after a fork is not mapped for a moment, nor is a huge one while it is split, as libc's
+    /// madvise(2) of an ending thread's stack does; if it is the stack's, there is no reading it.
+    fn lacks_a_page(&self) -> bool {
+        let changes = ["\"do_wp_page\"", "\"__split_huge_pmd"];
+        self.end == "unreadable" && changes.iter().any(|by| self.kernel.contains(by))
     }
 
     /// A signal's return restores one register after the other: between two of them they are of no frame.
@@ -326,13 +328,13 @@ pub(crate) fn trace(workloads: &mut [Workload], options: &str) -> [Value; 2] {
 
 /// A process's stacks in a report, but for threads at their edges. One that has never run has none; one on its way to
 /// its first instruction has registers that belong to no function yet; one that is about to be gone has no memory, and
-/// one whose stack's page is just being copied lacks that.
+/// one whose stack's page is just being copied or split lacks that.
 pub(crate) fn stacks_of(report: &Value, tgid: u32) -> Vec<Stack> {
     let stacks = list(report, "stacks").iter();
     let own = stacks.filter(|stack| stack["pid"] == tgid);
     own.map(|stack| Stack::new(stack, number(stack, "count")))
         .filter(|stack| !stack.is_at_the_edge() && !stack.is_between_frames())
-        .filter(|stack| !stack.is_in_the_middle_of_a_copy())
+        .filter(|stack| !stack.lacks_a_page())
         .collect()
 }
 
