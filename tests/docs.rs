@@ -281,7 +281,7 @@ fn messages_that_the_manual_explains_are_those_of_the_tools() {
     let messages: Vec<&str> = messages.filter_map(|title| title.lines().next()).collect();
     let sources = sources(&["common", "tools"]);
     for message in &messages {
-        // What follows a colon is of one case.
+        // The part behind a colon is of one case.
         let fixed = message.split_inclusive(": ").next().unwrap_or(message);
         assert!(sources.contains(fixed), "usekit.7: no tool says {message}");
     }

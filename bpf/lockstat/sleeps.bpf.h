@@ -63,7 +63,7 @@ static __always_inline void sleep_for(struct member *member, struct task_struct 
 
 	if (window_end_ns && now >= window_end_ns)
 		return;
-	/* What the kernel itself says of its locks comes first. */
+	/* The kernel's own word on its locks comes first. */
 	if (member->kernel.depth) {
 		event = 0;
 	} else if (event) {

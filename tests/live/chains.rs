@@ -19,7 +19,7 @@ use crate::targets::ended;
 /// `_start` and libc's two functions; without libc's debug file the second has no name.
 const START: &str =
     "_start > __libc_start_main*|__libc_start_main_impl > __libc_start_call_main|libc*+0x*";
-/// What `clone` and `clone3` call, and code that a signal's handler returns to.
+/// Functions that `clone` and `clone3` call, and code that a signal's handler returns to.
 #[cfg(target_arch = "x86_64")]
 const THREAD: &str = "*clone3 > start_thread|libc*+0x*";
 #[cfg(target_arch = "x86_64")]

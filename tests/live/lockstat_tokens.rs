@@ -12,7 +12,7 @@ const WHOLE: &str = "all: slow quick\nslow quick:\n\t$(MAKE) -C $@\n.PHONY: all 
 const SLOW: &str = "all:\n\tuntil [ -e ../first ]; do sleep 0.05; done; sleep 0.3\n";
 const QUICK: &str = "all: 1 2\n1:\n\ttouch ../first; until [ -e ../second ]; do sleep 0.05; done\n2:\n\ttouch ../second\n";
 
-/// As many jobs as may run, and one more.
+/// One job more than may run.
 const ALONE: &str = "all: 1 2 3\n1 2 3:\n\tsleep 0.2\n.PHONY: all 1 2 3\n";
 
 fn make(dir: &Path) {

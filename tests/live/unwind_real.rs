@@ -12,7 +12,7 @@ use crate::prelude::*;
 use crate::real_program::{self, Real};
 use crate::symbols::{frames, name, stacks};
 
-/// Where glibc's threads begin, the last one on arm64.
+/// The beginnings of glibc's threads, the last one on arm64.
 const THREAD_STARTS: [&str; 5] = ["clone3", "__clone3", "clone", "__clone", "thread_start"];
 
 /// Most of perf's stacks that may end before the root: it has 16 KiB of each, and one frame of CMake's regular

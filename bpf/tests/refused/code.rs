@@ -13,7 +13,7 @@ pub(crate) const LOAD_WIDE: u8 = 0x18;
 /// `src` of a call that stays in the object.
 const OWN: u8 = 1;
 
-/// What an instruction refers to.
+/// Something that an instruction refers to.
 pub(crate) enum Reference {
     /// Something that the kernel has, or not.
     Kernel(String),

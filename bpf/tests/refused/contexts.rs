@@ -19,7 +19,7 @@ const OTHER: u8 = 8;
 const FRAME: usize = 10;
 const ARGUMENTS: std::ops::RangeInclusive<usize> = 1..=5;
 
-/// What each register may hold, and each word of the stack.
+/// Contents that each register may have, and each word of the stack.
 #[derive(Clone, Default, PartialEq)]
 struct Held {
     registers: [u8; FRAME + 1],

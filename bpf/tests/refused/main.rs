@@ -1,4 +1,4 @@
-//! What some kernel's verifier would refuse, found in the objects without a kernel.
+//! Programs that some kernel's verifier would refuse, found in the objects without a kernel.
 
 mod code;
 #[path = "../compile/mod.rs"]

@@ -113,7 +113,7 @@ static void give_event(void)
 		_exit(7);
 }
 
-/* As make does it. */
+/* Make does it like this. */
 static void take_token(void)
 {
 	fd_set set;

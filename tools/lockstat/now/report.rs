@@ -341,7 +341,7 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// What a session is at, where that was asked for: `PID 12: UPDATE …`.
+    /// The statement that a session is at, if that was asked for: `PID 12: UPDATE …`.
     fn statement(&mut self, indent: usize, thread: usize) -> io::Result<()> {
         let Some(statement) = self.snapshot.statements.get(&thread) else {
             return Ok(());

@@ -124,7 +124,7 @@ pub(crate) fn take(
     Ok(snapshot)
 }
 
-/// Of all who wait and who are waited for.
+/// Statements of all who wait and who are waited for.
 fn statements(
     snapshot: &Snapshot,
     servers: &Backends,

@@ -9,7 +9,7 @@ const LONGEST_READ: usize = 1024;
 /// Characters that are shown.
 const LONGEST: usize = 120;
 
-/// What stands for a string, a number, or the rest of one that was not read.
+/// A mark for a string, a number, or the rest of one that was not read.
 const LITERAL: char = '?';
 
 /// The statement of process `tgid`, whose variable is at `pointer_at`; `None`: there is none, or its memory did not say.

@@ -103,7 +103,7 @@ fn of(
     if class == Class::Token {
         let (word, role) = named?;
         row.class = word;
-        // Who takes part in it waits for the end of its own children, too, and for nothing else where nobody ever gave one back.
+        // A make waits for the end of its own children, too, and for nothing else if nobody ever gave one back.
         let role = match row.holders.is_empty() {
             true => Role::Work,
             false => role,

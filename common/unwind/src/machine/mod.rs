@@ -51,7 +51,7 @@ pub(crate) fn plt_rules(of: Architecture, bytes: &[u8]) -> Vec<(u64, Rule)> {
     }
 }
 
-/// Whether a function keeps its caller's frame, return address included, where it was when it was called, all of it.
+/// Looks whether a function keeps its caller's frame, return address included, where it was when it was called, all of it.
 pub(crate) fn is_leaf(of: Architecture, bytes: &[u8]) -> bool {
     match of {
         // Every function has its return address on the stack.
