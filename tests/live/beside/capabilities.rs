@@ -67,9 +67,10 @@ impl Programs {
         let own = dir.path().join("own");
         fs::create_dir(&own).expect("a directory");
         let running = ["open", "private", "deleted"].map(|name| {
+            // No tool has functions of these names, for another one may be traced as well.
             let names = [
                 format!("-DWORKER={name}_work"),
-                format!("-DROOT={name}_root"),
+                format!("-DROOT={name}_of_nobody"),
             ];
             let flags = ["-fomit-frame-pointer", "-pthread", &names[0], &names[1]];
             let at = if name == "private" { &own } else { dir.path() };
@@ -251,7 +252,7 @@ fn lost(column: &str, output: &Output) -> String {
     let seen = |name: &str| output.stdout.contains(name);
     let names = match (seen("private_work"), seen("deleted_work")) {
         _ if ["runqlat", "biolatency", "syscount"].contains(&column) => None,
-        _ if !seen("open_root") => Some("other users' stacks"),
+        _ if !seen("open_of_nobody") => Some("other users' stacks"),
         (false, false) => Some("names in private and deleted files"),
         (false, true) => Some("names in private files"),
         (true, false) => Some("names in deleted files"),
