@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::mutation::Mutation;
 use crate::objects::{Objects, includes, tools_of};
 use crate::programs::{Program, Programs};
-use crate::tree::{Changed, Tree};
+use crate::tree::Tree;
 
 const REPLAYS: &str = "-p usekit-bpf --test replay*";
 const LIVE: &str = "-p usekit-tools --test live";
@@ -104,7 +104,7 @@ impl Judge {
         let tools: Vec<String> = tools.into_iter().filter(is_tried).collect();
         self.objects.learn(&self.tree, &tools)?;
 
-        let mut changed = self.tree.change(&mutation.file, text)?;
+        let changed = self.tree.change(&mutation.file, text)?;
         let Some(tools) = self.objects.changed(&self.tree, &tools)? else {
             return Ok(Verdict::NoMutant);
         };
@@ -131,7 +131,8 @@ impl Judge {
                 Verdict::Survived
             });
         }
-        self.live(&mut changed, &tools)
+        drop(changed);
+        self.live(mutation, text, &tools)
     }
 
     fn of_header<'a>(&'a self, file: &'a Path) -> impl Iterator<Item = Program> + 'a {
@@ -167,11 +168,14 @@ impl Judge {
             return Ok(Verdict::Survived);
         }
         let tools = self.users(&mutation.file)?;
-        let mut changed = self.tree.change(&mutation.file, text)?;
-        self.live(&mut changed, &tools)
+        self.live(mutation, text, &tools)
     }
 
-    fn live(&mut self, changed: &mut Changed, filters: &[String]) -> Result<Verdict> {
+    fn live(&mut self, mutation: &Mutation, text: &str, filters: &[String]) -> Result<Verdict> {
+        for filter in filters {
+            self.programs.learn(&self.tree, LIVE, filter)?;
+        }
+        let mut changed = self.tree.change(&mutation.file, text)?;
         changed.is_built();
         let Some(programs) = self.programs.build(&self.tree, LIVE)? else {
             return Ok(Verdict::NoMutant);
