@@ -104,13 +104,9 @@ fn is_of_name(next: char) -> bool {
 fn quoted_end(text: &str, quote: char, escapes: bool) -> Option<usize> {
     let mut chars = text.char_indices().skip(1).peekable();
     while let Some((at, next)) = chars.next() {
-        if escapes && next == '\\'
-            || next == quote && chars.next_if(|(_, then)| *then == quote).is_some()
-        {
-            if next == '\\' {
-                chars.next();
-            }
-        } else if next == quote {
+        if escapes && next == '\\' {
+            chars.next();
+        } else if next == quote && chars.next_if(|(_, then)| *then == quote).is_none() {
             return Some(at + quote.len_utf8());
         }
     }

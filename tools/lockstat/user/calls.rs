@@ -86,7 +86,7 @@ fn of(
     row.name = name;
     row.class = class.word();
     row.confidence = 100;
-    if matches!(class, Class::Flock | Class::Posix | Class::Ofd) {
+    if row.identity.is_files() {
         row.identity = Identity {
             address: 0,
             object: row.identity.address,
@@ -95,9 +95,8 @@ fn of(
         };
         return Some((class, Role::Trouble, row));
     }
-    let walked = row.waiters.iter().map(|waiter| waiter.user);
-    let named = walked.into_iter().find_map(|stack| {
-        let frames = stacks.user_names(stack);
+    let named = row.waiters.iter().find_map(|waiter| {
+        let frames = stacks.user_names(waiter.user);
         rules.named(calls(&frames))
     });
     if class == Class::Token {

@@ -99,7 +99,7 @@ fn read_plain(
     }
 }
 
-/// Why a file of no format that is known is no profile.
+/// The reason why a file of no format that is known is no profile.
 fn unknown(start: &[u8]) -> &'static str {
     // Remarks, comments and sources have no mark of their own.
     let is_text = std::str::from_utf8(start).map_or_else(|err| err.error_len().is_none(), |_| true);
