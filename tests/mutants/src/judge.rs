@@ -172,6 +172,7 @@ impl Judge {
     }
 
     fn live(&mut self, mutation: &Mutation, text: &str, filters: &[String]) -> Result<Verdict> {
+        self.programs.make_workloads(&self.tree)?;
         for filter in filters {
             self.programs.learn(&self.tree, LIVE, filter)?;
         }

@@ -41,13 +41,10 @@ impl Programs {
 
     /// `cargo test ARGUMENTS --no-run`; none if it does not compile.
     pub(crate) fn build(&self, tree: &Tree, arguments: &str) -> Result<Option<Vec<Program>>> {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let built = Command::new(cargo)
-            .args(["test", "--locked", "--no-run", "--message-format", "json"])
+        let built = self
+            .cargo(tree, "test")
+            .args(["--no-run", "--message-format", "json"])
             .args(arguments.split(' '))
-            .current_dir(tree.path(""))
-            .env("CARGO_TARGET_DIR", &self.target)
-            .stdin(Stdio::null())
             .output()
             .context("cargo")?;
         if !built.status.success() {
@@ -65,6 +62,28 @@ impl Programs {
             })
         });
         Ok(Some(programs.collect()))
+    }
+
+    fn cargo(&self, tree: &Tree, command: &str) -> Command {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut cargo = Command::new(cargo);
+        cargo
+            .args([command, "--locked"])
+            .current_dir(tree.path(""))
+            .env("CARGO_TARGET_DIR", &self.target)
+            .stdin(Stdio::null());
+        cargo
+    }
+
+    /// Makes the programs that live tests trace, which are none of their own package's.
+    pub(crate) fn make_workloads(&self, tree: &Tree) -> Result<()> {
+        let built = self
+            .cargo(tree, "build")
+            .args(["-q", "-p", "usekit-workloads", "--bins"])
+            .status()
+            .context("cargo")?;
+        ensure!(built.success(), "workloads do not compile");
+        Ok(())
     }
 
     /// Runs the unchanged tree's programs once: they must pass, and it takes as long as it takes.
