@@ -18,3 +18,5 @@ pub mod profile;
 pub mod runqlat;
 #[path = "syscount/main.rs"]
 pub mod syscount;
+#[path = "why/main.rs"]
+pub mod why;

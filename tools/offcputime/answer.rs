@@ -143,7 +143,7 @@ fn heaviest_of<T: Ord + Copy>(times: &HashMap<(&str, T), u64>, reason: &str) -> 
 }
 
 /// The end of a sentence on a wait.
-fn for_what(reason: &str) -> &'static str {
+pub(crate) fn for_what(reason: &str) -> &'static str {
     match reason {
         "futex" => "for locks or condition variables",
         "lock" => "for locks inside the kernel",

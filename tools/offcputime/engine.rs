@@ -12,6 +12,7 @@ use host::clock::Edges;
 use libbpf_rs::skel::Skel;
 use loader::iterate::{self, Reseeding};
 use loader::{maps, section};
+use profile::model::Profile;
 use session::Setup;
 use session::closing::Closing;
 use session::progress::State;
@@ -99,6 +100,11 @@ impl Offcputime<'_> {
         let is_choice = !self.args.targets.are_all();
         harvest.quotas = quota::used_up(&self.quotas, &harvest.rows, is_choice);
         Ok(harvest)
+    }
+
+    /// Its waits with the names of their functions.
+    pub(crate) fn profile(&mut self, harvest: &Harvest) -> Profile {
+        report::profile_of(self.args, harvest, &mut self.stacks)
     }
 }
 

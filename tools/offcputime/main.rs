@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+pub(crate) use answer::{SLEEP, THROTTLED, for_what};
 pub use args::Args;
 pub use engine::Offcputime;
 pub use harvest::{Accounting, Estimates, Harvest, Row};

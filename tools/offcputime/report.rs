@@ -84,7 +84,7 @@ fn has_left(row: &Row, stacks: &mut StackTable) -> bool {
     has_left && !stacks.user_names(row.user).iter().any(is_condition)
 }
 
-fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profile {
+pub(crate) fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profile {
     let depths: Vec<Option<usize>> = harvest.rows.iter().map(|row| depth(row, stacks)).collect();
     let mut servers = HashMap::new();
     let idle = idle::mark(

@@ -10,6 +10,7 @@ use budget::{Programs, Sampler, Told, Window, Windowed, shut_edges};
 use host::clock::Edges;
 use libbpf_rs::skel::Skel;
 use loader::section;
+use profile::model::Profile;
 use profile::write::Moment;
 use session::Setup;
 use session::closing::Closing;
@@ -98,6 +99,11 @@ impl Profiling<'_> {
         harvest.count_losses(self.args, &self.skel, &self.stacks, &late_cpus)?;
         self.moments.finish(&self.skel, &mut harvest.losses)?;
         Ok(harvest)
+    }
+
+    /// Its samples with the names of their functions.
+    pub(crate) fn profile(&mut self, harvest: &Harvest) -> Profile {
+        report::profile_of(self.args, &harvest.rows, harvest.window, &mut self.stacks)
     }
 
     /// Single samples in the order of their times, where a file is to have them; after [`Self::harvest`].

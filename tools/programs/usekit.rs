@@ -9,6 +9,7 @@ use std::process::ExitCode;
 type Tool = (&'static str, &'static str, fn(&[OsString]) -> ExitCode);
 
 const TOOLS: &[Tool] = &[
+    ("why", tools::why::QUESTION, tools::why::main),
     ("pressure", tools::pressure::QUESTION, tools::pressure::main),
     ("profile", tools::profile::QUESTION, tools::profile::main),
     (

@@ -74,6 +74,13 @@ impl Budget {
         }
     }
 
+    /// Sets a limit where nobody asked for one, if this kernel says what programs cost.
+    pub fn set_default(&mut self, percent: f64) {
+        if self.max_overhead.is_none() && Meter::start().is_measuring() {
+            self.max_overhead = Some(percent);
+        }
+    }
+
     /// Begins a run of `length`, or until it is told to end, that looks at what `windowed` traces, as [`Sampler::begin`].
     ///
     /// # Errors

@@ -77,8 +77,8 @@ const PRIMITIVES: [&str; 19] = [
 pub(crate) fn brief(kernel: &[Frame], user: &[Frame]) -> Vec<String> {
     let mut words = of_user(user);
     let from_leaf = kernel.iter().rev();
-    let is_primitive = |frame: &&Frame| PRIMITIVES.iter().any(|name| frame.name.starts_with(name));
-    let primitives = from_leaf.clone().take_while(is_primitive).count();
+    let primitives = from_leaf.clone().take_while(|frame| is_primitive(frame));
+    let primitives = primitives.count();
     let mut kernel: Vec<String> = from_leaf
         .take((primitives + 1).min(MOST_KERNEL))
         .map(name)
@@ -91,13 +91,33 @@ pub(crate) fn brief(kernel: &[Frame], user: &[Frame]) -> Vec<String> {
     words
 }
 
-fn of_user(user: &[Frame]) -> Vec<String> {
-    let compiled = user.iter().filter(|frame| is_compiled(frame)).count();
-    let is_own = |frame: &Frame| match compiled {
-        0 => is_own(frame),
-        _ => is_compiled(frame),
+/// Function of the program that a stack is in: its last one before it calls others' code, or the kernel's that says most where it has
+/// none, as threads of the kernel; `None`: there are no frames.
+/// Its name has no parameters, and is escaped for nothing.
+pub fn place<'a>(kernel: &'a [Frame], user: &'a [Frame]) -> Option<Cow<'a, str>> {
+    let own = own(user).last().map(|at| &user[*at]);
+    let of_kernel = kernel.iter().rev().find(|frame| !is_primitive(frame));
+    let place = own.or(user.last()).or(of_kernel).or(kernel.last());
+    place.map(plain)
+}
+
+/// Places of the program's own functions, or of those that were compiled while it ran where there are any.
+fn own(user: &[Frame]) -> Vec<usize> {
+    let has_compiled = user.iter().any(is_compiled);
+    let is_own = |frame: &Frame| match has_compiled {
+        false => is_own(frame),
+        true => is_compiled(frame),
     };
-    let own: Vec<usize> = (0..user.len()).filter(|at| is_own(&user[*at])).collect();
+    (0..user.len()).filter(|at| is_own(&user[*at])).collect()
+}
+
+/// Tells if a function of the kernel waits or locks for others.
+fn is_primitive(frame: &Frame) -> bool {
+    PRIMITIVES.iter().any(|name| frame.name.starts_with(name))
+}
+
+fn of_user(user: &[Frame]) -> Vec<String> {
+    let own = own(user);
     let mut shown = own[own.len().saturating_sub(MOST)..].to_vec();
     // The function that they call in the end, in its place: others may be inlined into it.
     let leaf = (0..user.len()).rev().find(|at| !user[*at].inlined);
@@ -114,12 +134,16 @@ fn of_user(user: &[Frame]) -> Vec<String> {
 }
 
 fn name(frame: &Frame) -> String {
-    let name = match frame.kind {
+    cut(&terminal(&plain(frame)), NAME)
+}
+
+/// A function's name without parameters.
+fn plain(frame: &Frame) -> Cow<'_, str> {
+    match frame.kind {
         // Names of a language that has its own rules, with paths of files.
         FrameKind::Jit => (&*frame.name).into(),
         _ => short(&frame.name),
-    };
-    cut(&terminal(&name), NAME)
+    }
 }
 
 /// `read<std::io::Pipe>` as `read`, `void app::Cache<int>::find(int) const` as `app::Cache::find`.

@@ -45,6 +45,20 @@ impl Losses {
         });
     }
 
+    /// Adds all of another's, which saw other events.
+    pub fn absorb(&mut self, other: &Self) {
+        for loss in &other.0 {
+            match self.0.iter_mut().find(|own| own.key == loss.key) {
+                Some(own) => {
+                    own.count += loss.count;
+                    let times = own.time_ns.into_iter().chain(loss.time_ns);
+                    own.time_ns = times.reduce(|a, b| a + b);
+                }
+                None => self.0.push(loss.clone()),
+            }
+        }
+    }
+
     /// The time behind a counter that has one, ns.
     pub fn time_ns(&self, key: &str) -> u64 {
         let mut losses = self.0.iter();
@@ -131,5 +145,9 @@ mod tests {
         );
         losses.count("unseen", "waits: end not seen", 1);
         assert!(losses.describe(0).ends_with(", 1 wait: end not seen"));
+        let mut both = losses.clone();
+        both.absorb(&losses);
+        let sums = json!({"ring_full": 0, "rows_full": 6, "rows_full_ns": 500, "unseen": 2});
+        assert_eq!(both.to_json(), sums);
     }
 }

@@ -48,11 +48,13 @@ pub enum Step {
     Calls,
     /// System calls that fail, by error.
     Failures,
+    /// All of a program's time.
+    Why,
 }
 
 impl Step {
     /// Every one.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::CpuTime,
         Self::CpuPicture,
         Self::KernelTime,
@@ -72,6 +74,7 @@ impl Step {
         Self::Shortages,
         Self::Calls,
         Self::Failures,
+        Self::Why,
     ];
 
     /// Command with TARGET where a target stands, and what it answers.
@@ -114,6 +117,7 @@ impl Step {
             Self::Shortages => ("pressure 5 1", "what is short"),
             Self::Calls => ("syscount TARGET 10 1", "whose calls these are"),
             Self::Failures => ("syscount -e TARGET 10 1", "which calls fail so, and whose"),
+            Self::Why => ("why TARGET 10", "what costs it its time"),
         }
     }
 

@@ -55,12 +55,18 @@ pub fn has(command: &str) -> bool {
 }
 
 /// All rows, in the order of the documents.
-pub const SYMPTOMS: [Symptom; 17] = [
+pub const SYMPTOMS: [Symptom; 18] = [
     Symptom {
         symptom: "No idea, \"it is slow\"",
         command: "`sudo pressure 2`",
         reading: "what is short, who loses, who causes it; then its `next:` lines",
         trap: "victims and culprits are two lists, not pairs",
+    },
+    Symptom {
+        symptom: "One program is slow",
+        command: "`sudo why -p PID`",
+        reading: "all of its time in one table, who causes the largest part; then its `next:` line",
+        trap: "idleness is no trouble: shares in sentences are without it",
     },
     Symptom {
         symptom: "A service is slow, CPUs are not busy",

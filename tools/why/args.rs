@@ -1,0 +1,137 @@
+//! Options of why, and those of the tools whose engines it is made of.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use budget::Budget;
+use clap::Parser;
+use session::options::Common;
+use session::probe::{Kernel, Need};
+use session::schedule::{For, parse_duration};
+use session::targets::{Settings, Targets};
+use session::{Asked, Options};
+
+use crate::{offcputime, profile as profiling, runqlat};
+
+const EXAMPLES: &str = "\
+Examples:
+  why -p 123                 # ten seconds of a process
+  why --comm 'nginx*' 30     # of all threads of a name
+  why -- make -j4            # of a command and its children
+  why -v -p 123              # each line with its stack
+  why -j -p 123 > why.json   # all of it, for programs
+
+Shares are of the threads' time: the lines come to 100 %.";
+
+/// Window where nobody asks for another.
+const LENGTH: Duration = Duration::from_secs(10);
+
+/// Budget where nobody asks for another, percent of the machine's CPU time.
+const MAX_OVERHEAD: f64 = 5.0;
+
+/// Samples of each CPU in a second: a function with half of 10 s on one CPU is known to 1.4 points.
+const SAMPLES_HZ: &str = "499";
+
+/// What costs a program its time, and who causes it: all of its time in one table
+#[derive(Parser, Debug)]
+#[command(name = "why", version, after_help = EXAMPLES, max_term_width = 80)]
+#[command(mut_arg("max_overhead", |arg| arg.help(
+    "Keep the cost of tracing below PCT % of the machine's CPU time, if\n\
+     need be by looking only part of the time: results are estimates\n\
+     [default: 5]"
+)))]
+#[command(mut_arg("verbose", |arg| arg.help(
+    "Show the stack behind each line, attached hooks and details"
+)))]
+pub(crate) struct Args {
+    /// How long: seconds, or 200us, 500ms, 30s, 2m, 1h; 10 s if not given, or until COMMAND exits
+    #[arg(value_name = "DURATION", value_parser = parse_duration)]
+    duration: Option<Duration>,
+
+    #[command(flatten)]
+    pub(crate) targets: Targets,
+
+    #[command(flatten)]
+    pub(crate) budget: Budget,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+
+    /// From the command line's reading on.
+    #[arg(skip)]
+    parts: Option<Parts>,
+}
+
+/// Options of each engine.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    /// Waits, who ended them, and the account of all time.
+    pub(crate) waits: offcputime::Args,
+    /// Neighbours that were waited behind.
+    pub(crate) queue: runqlat::Args,
+    /// Functions on CPUs.
+    pub(crate) cpu: profiling::Args,
+}
+
+impl Parts {
+    fn of(args: &Args) -> Result<Self> {
+        let mut parts = Self {
+            waits: offcputime::Args::try_parse_from(["offcputime", "-m", "0", "--waker"])?,
+            queue: runqlat::Args::try_parse_from(["runqlat"])?,
+            cpu: profiling::Args::try_parse_from(["profile", "-F", SAMPLES_HZ])?,
+        };
+        for (targets, budget) in [
+            (&mut parts.waits.targets, &mut parts.waits.budget),
+            (&mut parts.queue.targets, &mut parts.queue.budget),
+            (&mut parts.cpu.targets, &mut parts.cpu.budget),
+        ] {
+            targets.clone_from(&args.targets);
+            *budget = args.budget;
+        }
+        Ok(parts)
+    }
+}
+
+impl Args {
+    /// Options of its engines.
+    pub(crate) fn parts(&self) -> Result<&Parts> {
+        self.parts.as_ref().context("its engines have no options")
+    }
+
+    /// Length of the run.
+    pub(crate) fn window(&self) -> For {
+        let duration = self.duration;
+        For { duration }
+    }
+
+    /// Sets what nobody asked for.
+    fn with_defaults(mut self) -> Result<Self> {
+        if self.targets.command.is_empty() {
+            self.duration.get_or_insert(LENGTH);
+        }
+        self.budget.set_default(MAX_OVERHEAD);
+        self.parts = Some(Parts::of(&self)?);
+        Ok(self)
+    }
+}
+
+impl Options for Args {
+    const NAME: &'static str = "why";
+    /// The account's are all engines'.
+    const NEEDS: &'static [Need] = <offcputime::Args as Options>::NEEDS;
+
+    fn asked(&self) -> Asked<'_> {
+        Asked::new(&self.targets, self.window(), &self.budget, &self.common)
+    }
+
+    fn from_command_line(line: &[OsString]) -> Result<Self> {
+        Self::parse_from(line).with_defaults()
+    }
+
+    fn programs(&self, kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)> {
+        // Each engine has its own; those of the account are the most.
+        let waits = self.parts.as_ref().map(|parts| &parts.waits);
+        waits.map_or_else(Vec::new, |waits| waits.programs(kernel, targets))
+    }
+}

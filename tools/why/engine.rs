@@ -1,0 +1,92 @@
+//! why at work: the engines of offcputime, runqlat and profile over one window.
+
+use anyhow::{Context, Result};
+use budget::cost::Cost;
+use budget::meter::Meter;
+use budget::{Sampler, Windowed};
+use host::clock::Edges;
+use session::Setup;
+use session::closing::{self, Closing};
+use session::sampling::{Collector, Sampled};
+use session::together::{AsOne, Together};
+
+use crate::offcputime::Offcputime;
+use crate::profile::Profiling;
+use crate::runqlat::Runqlat;
+use crate::why::account::{Account, Found};
+use crate::why::args::{Args, Parts};
+use crate::why::report;
+
+/// All engines.
+pub(crate) struct Why<'a> {
+    args: &'a Args,
+    waits: Offcputime<'a>,
+    queue: Runqlat<'a>,
+    cpu: Profiling<'a>,
+    meter: &'a Meter,
+    /// From the report on.
+    closing: Option<Closing>,
+}
+
+impl Sampled for Args {
+    type Collector<'a> = AsOne<Why<'a>>;
+
+    fn collector<'a>(&'a self, setup: &Setup<'a>) -> Result<Self::Collector<'a>> {
+        let Parts { waits, queue, cpu } = self.parts()?;
+        Ok(AsOne(Why {
+            args: self,
+            waits: waits.collector(&setup.for_part(waits))?,
+            queue: queue.collector(&setup.for_part(queue))?,
+            cpu: cpu.collector(&setup.for_part(cpu))?,
+            meter: setup.meter,
+            closing: None,
+        }))
+    }
+}
+
+impl Together for Why<'_> {
+    fn parts(&self) -> Vec<&dyn Collector> {
+        vec![&self.waits, &self.queue, &self.cpu]
+    }
+
+    fn parts_mut(&mut self) -> Vec<&mut dyn Collector> {
+        vec![&mut self.waits, &mut self.queue, &mut self.cpu]
+    }
+
+    fn describe(&self) -> String {
+        self.args.window().describe()
+    }
+
+    fn report(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<()> {
+        let waits = self.waits.harvest(sampler, window)?;
+        let queue = self.queue.harvest(window)?;
+        let cpu = self.cpu.harvest(sampler, window)?;
+        let account = Account::of(&Found {
+            off: &self.waits.profile(&waits),
+            on: &self.cpu.profile(&cpu),
+            waits: &waits,
+            queue: &queue,
+            window,
+        });
+        let programs = self.parts().into_iter().flat_map(Windowed::programs);
+        let objects = programs.map(|programs| programs.object);
+        let cost = Cost::read(self.meter, objects, sampler.summary(window.end_ns));
+        let mut losses = waits.losses.clone();
+        losses.absorb(&queue.losses);
+        losses.absorb(&cpu.losses);
+        self.closing = Some(Closing {
+            events: (waits.accounting.events, closing::switches_and_wakeups(&cost)),
+            losses,
+            losses_of_ns: account.lifetime_ns,
+            check: Some(account.explained()),
+            cost,
+            ..Closing::default()
+        });
+        let closing = self.closing.as_ref().context("it was just made")?;
+        report::write(self.args, &account, closing)
+    }
+
+    fn closing(&mut self, _sampler: &Sampler<'_>, _window: Edges) -> Result<Closing> {
+        self.closing.take().context("no report was made")
+    }
+}

@@ -1,0 +1,22 @@
+//! why: where all of a program's time went, in one table, and who is to blame for it.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use args::Args;
+
+mod account;
+mod args;
+mod engine;
+mod json;
+mod next;
+mod report;
+mod sentences;
+
+/// The question that it answers.
+pub const QUESTION: &str = "What costs a program its time, and who causes it?";
+
+/// The tool, told by its command line, the first word of which is its name.
+pub fn main(line: &[OsString]) -> ExitCode {
+    session::main::<Args>(line)
+}

@@ -1,0 +1,79 @@
+//! The command that looks further at the line that costs most.
+
+use profile::text::comm;
+use session::chosen;
+use session::next::{self, Step, is_plain};
+
+use crate::offcputime::THROTTLED;
+use crate::why::account::{Account, Culprit, Line, ON_CPU, Program, RUN_QUEUE};
+use crate::why::args::Args;
+use crate::why::sentences::{IS_CULPRIT, is_at_rest};
+
+/// A line for it; of threads at rest, for the whole machine.
+pub(crate) fn next(args: &Args, account: &Account, is_there: fn(u32) -> bool) -> String {
+    let first = account.first().filter(|_| !is_at_rest(account));
+    let found = first.and_then(|line| step(args, account, line, is_there));
+    found.unwrap_or_else(|| Step::Shortages.line(""))
+}
+
+fn step(
+    args: &Args,
+    account: &Account,
+    line: &Line,
+    is_there: fn(u32) -> bool,
+) -> Option<String> {
+    let target = target(args, line, is_there)?;
+    if let Some(quota) = account.quotas.first().filter(|_| line.kind == THROTTLED) {
+        let (program, _) = line.whose.first()?;
+        let victim = Some(program.1).filter(|pid| is_there(*pid));
+        return Some(quota.next(victim, &args.targets));
+    }
+    let step = match line.kind {
+        ON_CPU => Step::CpuPicture,
+        RUN_QUEUE | THROTTLED => match neighbour(args, line, is_there) {
+            Some((name, pid)) => {
+                let answers = format!("what {} runs", next::in_remark(&comm(&name), "it"));
+                return Some(Step::CpuTime.line_for(&format!("-p {pid}"), &answers));
+            }
+            None => Step::RunQueue,
+        },
+        "block-io" => Step::Disks,
+        "futex" | "lock" | "file-lock" | "semaphore" | "eventfd" => Step::Locks,
+        "page-fault" => Step::MajorFaults,
+        _ => match neighbour(args, line, is_there) {
+            Some((_, pid)) => return Some(Step::Why.line(&format!("-p {pid}"))),
+            None => Step::Waits,
+        },
+    };
+    let target = match step {
+        // Requests of a process that writes back are the kernel's.
+        Step::Disks if args.targets.command.is_empty() => String::new(),
+        _ => target,
+    };
+    Some(step.line(&target))
+}
+
+/// Another program that is to blame, and is there to be looked at.
+fn neighbour(args: &Args, line: &Line, is_there: fn(u32) -> bool) -> Option<Program> {
+    let (culprit, share) = line.first_blame()?;
+    let Culprit::Program(program, _) = culprit else {
+        return None;
+    };
+    let is_victim = line.whose.iter().any(|((_, pid), _)| *pid == program.1);
+    let is_other = !is_victim && !args.targets.pids.contains(&program.1);
+    let is_wanted = is_other && share >= IS_CULPRIT && program.1 != std::process::id();
+    (is_wanted && is_there(program.1)).then(|| program.clone())
+}
+
+/// The program that was started, or else the process with most of the line.
+fn target(args: &Args, line: &Line, is_there: fn(u32) -> bool) -> Option<String> {
+    if !args.targets.command.is_empty() {
+        return chosen::options(&args.targets, is_there);
+    }
+    let ((name, pid), _) = line.whose.first()?;
+    if is_there(*pid) {
+        return Some(format!("-p {pid}"));
+    }
+    // Others of its name may come where a process has ended.
+    is_plain(name).then(|| format!("--comm {name}"))
+}

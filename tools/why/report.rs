@@ -1,0 +1,159 @@
+//! What why says: sentences, and the table that they are read off.
+
+use std::io::{self, Write};
+
+use anyhow::{Context, Result};
+use profile::escape::terminal;
+use profile::style::Style;
+use profile::table::{Column, Table};
+use profile::text::{WIDTH, cut};
+use profile::units;
+use session::closing::Closing;
+use session::program;
+
+use crate::why::account::{Account, Blame, Culprit, IDLE, Line, ON_CPU, RESIDUAL, UNSEEN, LOST};
+use crate::why::args::Args;
+use crate::why::sentences::{function, program as name_of, sentences, who};
+use crate::why::{json, next};
+
+/// Lines that people are shown.
+const TOP: usize = 12;
+/// Share of busy time from which a line is shown: one in so many.
+const LEAST: u64 = 100;
+/// Culprits of a line that people are shown, and the share from which.
+const TOP_CULPRITS: usize = 3;
+const LEAST_BLAME: f64 = 0.05;
+
+/// Writes the report to stdout.
+pub(crate) fn write(args: &Args, account: &Account, closing: &Closing) -> Result<()> {
+    let mut out = io::stdout().lock();
+    let written = if args.common.json {
+        writeln!(out, "{}", json::json(account, closing))
+    } else {
+        write_human(args, account, &mut out)
+    };
+    let written = written.and_then(|()| out.flush());
+    program::unless_closed(written.context("write to stdout"), ())
+}
+
+/// The same for people.
+pub(crate) fn write_human(args: &Args, account: &Account, out: &mut impl Write) -> io::Result<()> {
+    for line in sentences(account) {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out, "{}\n", next::next(args, account, session::next::is_there))?;
+    let mut table = Table::new([
+        Column::right("TIME", 9),
+        Column::right("SHARE", 6),
+        Column::right("WAITS", 9),
+        Column::right("AVG", 8),
+        Column::left("WHERE THE TIME WENT", 0),
+    ]);
+    let least_ns = account.busy_ns() / LEAST;
+    let (mut shown, mut more) = (0, Vec::new());
+    for line in &account.lines {
+        let is_shown = !line.is_busy() || shown < TOP && line.time_ns() > least_ns;
+        if !is_shown {
+            more.push(line);
+            continue;
+        }
+        shown += usize::from(line.is_busy());
+        if line.kind == IDLE || is_remainder(line) {
+            // Those before them are complete.
+            add_more(&mut table, account, &std::mem::take(&mut more));
+        }
+        add(&mut table, args, account, line);
+    }
+    table.row(cells(account, account.lifetime_ns.cast_signed(), 0, "all of the threads' time"));
+    table.write(WIDTH, Style::from(args.common.uses_color()), out)
+}
+
+fn is_remainder(line: &Line) -> bool {
+    [UNSEEN, LOST, RESIDUAL].contains(&line.kind)
+}
+
+fn cells(account: &Account, ns: i64, waits: u64, words: &str) -> Vec<String> {
+    let share = 100.0 * ns as f64 / account.lifetime_ns.max(1) as f64;
+    let sign = if ns < 0 { "-" } else { "" };
+    let (count, mean) = match waits {
+        0 => (String::new(), String::new()),
+        n => (units::count(n), units::duration(ns.unsigned_abs() / n)),
+    };
+    vec![
+        format!("{sign}{}", units::duration(ns.unsigned_abs())),
+        format!("{share:.1}%"),
+        count,
+        mean,
+        words.to_owned(),
+    ]
+}
+
+fn add_more(table: &mut Table<'_>, account: &Account, lines: &[&Line]) {
+    if lines.is_empty() {
+        return;
+    }
+    let ns = lines.iter().map(|line| line.ns).sum();
+    let waits = lines.iter().map(|line| line.waits).sum();
+    let words = format!("{} (-j has all)", units::counted(lines.len() as u64, "more lines"));
+    table.row(cells(account, ns, waits, &words));
+}
+
+fn add(table: &mut Table<'_>, args: &Args, account: &Account, line: &Line) {
+    let mut words = words(line);
+    // One program need not be named in each line.
+    if let (Some((first, _)), true) = (line.whose.first(), account.programs.len() > 1 && line.is_busy()) {
+        words += &format!(", {}", name_of(first));
+        if line.whose.len() > 1 {
+            words += &format!(" +{}", line.whose.len() - 1);
+        }
+    }
+    let first = cells(account, line.ns, line.waits, "");
+    table.fitted(first[..4].to_vec(), move |room| cut(&words, room));
+    let mut remarks = Vec::new();
+    for blame in line.blames.iter().take(TOP_CULPRITS) {
+        let share = blame.value as f64 / line.blamed.max(1) as f64;
+        if share >= LEAST_BLAME && line.is_busy() {
+            remarks.push(remark(line, blame, share));
+        }
+    }
+    if args.common.verbose {
+        let (kernel, user) = &line.stack;
+        let frames = kernel.iter().rev().chain(user.iter().rev());
+        remarks.extend(frames.map(|frame| format!("  {}", terminal(&frame.name))));
+    }
+    for remark in remarks {
+        table.fitted(Vec::new(), move |room| cut(&remark, room));
+    }
+}
+
+/// Words for what the time was spent on.
+fn words(line: &Line) -> String {
+    let what = match line.kind {
+        ON_CPU => "on CPU",
+        "run-queue" => "waiting for a CPU",
+        "throttled" => "out of CPU quota",
+        IDLE => "idle: nothing to do",
+        UNSEEN => "between switches that were not seen",
+        LOST => "waits that were lost",
+        RESIDUAL => "not explained",
+        reason => reason,
+    };
+    match &line.place {
+        Some(place) => format!("{what} in {}", function(place)),
+        None => what.to_owned(),
+    }
+}
+
+fn remark(line: &Line, blame: &Blame, share: f64) -> String {
+    let share = format!("{:.0}%", 100.0 * share);
+    let who = who(&blame.culprit);
+    match (&blame.culprit, line.kind) {
+        (Culprit::Function(_), _) => format!("  {share} {who}"),
+        (_, "run-queue") => format!("  {share} behind {who}"),
+        (Culprit::Nobody, _) => format!("  {share} not over"),
+        (Culprit::Program(_, Some(place)), _) => {
+            format!("  {share} ended by {who} in {}", function(place))
+        }
+        _ => format!("  {share} ended by {who}"),
+    }
+}
