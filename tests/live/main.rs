@@ -94,6 +94,7 @@ mod trio;
 mod unwind_life;
 mod unwind_modes;
 mod unwind_real;
+mod why;
 mod word;
 mod workload;
 

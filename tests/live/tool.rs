@@ -26,7 +26,7 @@ pub(crate) static COMMANDED: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
 /// The arguments that make a tool look once, for so long.
 pub(crate) fn once<'a>(tool: &str, time: &'a str) -> Vec<&'a str> {
     match tool {
-        "profile" | "offcputime" | "lockstat" => vec![time],
+        "profile" | "offcputime" | "lockstat" | "why" => vec![time],
         _ => vec![time, "1"],
     }
 }

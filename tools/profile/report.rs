@@ -57,7 +57,12 @@ pub(crate) fn report(
     Ok(closing(harvest, &profile, stacks, cost))
 }
 
-pub(crate) fn profile_of(args: &Args, rows: &[Row], window: Edges, stacks: &mut StackTable) -> Profile {
+pub(crate) fn profile_of(
+    args: &Args,
+    rows: &[Row],
+    window: Edges,
+    stacks: &mut StackTable,
+) -> Profile {
     let samples = rows.iter().map(|row| Sample {
         task: row.task.clone(),
         reason: None,

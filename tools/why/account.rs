@@ -107,10 +107,12 @@ impl Line {
     /// The culprit with most of it, and its share, from 0 to 1.
     pub(crate) fn first_blame(&self) -> Option<(&Culprit, f64)> {
         let first = self.blames.first()?;
-        Some((
-            &first.culprit,
-            first.value as f64 / self.blamed.max(1) as f64,
-        ))
+        Some((&first.culprit, self.share(first)))
+    }
+
+    /// A culprit's share of it, from 0 to 1.
+    pub(crate) fn share(&self, blame: &Blame) -> f64 {
+        blame.value as f64 / self.blamed.max(1) as f64
     }
 }
 

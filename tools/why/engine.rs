@@ -75,7 +75,10 @@ impl Together for Why<'_> {
         losses.absorb(&queue.losses);
         losses.absorb(&cpu.losses);
         self.closing = Some(Closing {
-            events: (waits.accounting.events, closing::switches_and_wakeups(&cost)),
+            events: (
+                waits.accounting.events,
+                closing::switches_and_wakeups(&cost),
+            ),
             losses,
             losses_of_ns: account.lifetime_ns,
             check: Some(account.explained()),

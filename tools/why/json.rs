@@ -57,7 +57,7 @@ fn culprit(line: &Line, blame: &Blame) -> Value {
         Culprit::Nobody => json!({ "open": true }),
         Culprit::Function(name) => json!({ "function": &**name }),
     };
-    found["share"] = json!(blame.value as f64 / line.blamed.max(1) as f64);
+    found["share"] = json!(line.share(blame));
     found
 }
 

@@ -16,12 +16,7 @@ pub(crate) fn next(args: &Args, account: &Account, is_there: fn(u32) -> bool) ->
     found.unwrap_or_else(|| Step::Shortages.line(""))
 }
 
-fn step(
-    args: &Args,
-    account: &Account,
-    line: &Line,
-    is_there: fn(u32) -> bool,
-) -> Option<String> {
+fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) -> Option<String> {
     let target = target(args, line, is_there)?;
     if let Some(quota) = account.quotas.first().filter(|_| line.kind == THROTTLED) {
         let (program, _) = line.whose.first()?;

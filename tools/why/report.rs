@@ -11,7 +11,7 @@ use profile::units;
 use session::closing::Closing;
 use session::program;
 
-use crate::why::account::{Account, Blame, Culprit, IDLE, Line, ON_CPU, RESIDUAL, UNSEEN, LOST};
+use crate::why::account::{Account, Blame, Culprit, IDLE, LOST, Line, ON_CPU, RESIDUAL, UNSEEN};
 use crate::why::args::Args;
 use crate::why::sentences::{function, program as name_of, sentences, who};
 use crate::why::{json, next};
@@ -23,6 +23,8 @@ const LEAST: u64 = 100;
 /// Culprits of a line that people are shown, and the share from which.
 const TOP_CULPRITS: usize = 3;
 const LEAST_BLAME: f64 = 0.05;
+/// Columns before remarks.
+const INDENT: usize = 18;
 
 /// Writes the report to stdout.
 pub(crate) fn write(args: &Args, account: &Account, closing: &Closing) -> Result<()> {
@@ -41,14 +43,12 @@ pub(crate) fn write_human(args: &Args, account: &Account, out: &mut impl Write) 
     for line in sentences(account) {
         writeln!(out, "{line}")?;
     }
-    writeln!(out, "{}\n", next::next(args, account, session::next::is_there))?;
-    let mut table = Table::new([
-        Column::right("TIME", 9),
-        Column::right("SHARE", 6),
-        Column::right("WAITS", 9),
-        Column::right("AVG", 8),
-        Column::left("WHERE THE TIME WENT", 0),
-    ]);
+    writeln!(
+        out,
+        "{}\n",
+        next::next(args, account, session::next::is_there)
+    )?;
+    let mut table = Lines::new();
     let least_ns = account.busy_ns() / LEAST;
     let (mut shown, mut more) = (0, Vec::new());
     for line in &account.lines {
@@ -60,26 +60,28 @@ pub(crate) fn write_human(args: &Args, account: &Account, out: &mut impl Write) 
         shown += usize::from(line.is_busy());
         if line.kind == IDLE || is_remainder(line) {
             // Those before them are complete.
-            add_more(&mut table, account, &std::mem::take(&mut more));
+            table.add_more(account, &std::mem::take(&mut more));
         }
-        add(&mut table, args, account, line);
+        table.add(args, account, line);
     }
-    table.row(cells(account, account.lifetime_ns.cast_signed(), 0, "all of the threads' time"));
-    table.write(WIDTH, Style::from(args.common.uses_color()), out)
+    let all_ns = account.lifetime_ns.cast_signed();
+    let all = cells(account, all_ns, 0, "all of the threads' time");
+    table.row(all, Vec::new());
+    table.write(Style::from(args.common.uses_color()), out)
 }
 
 fn is_remainder(line: &Line) -> bool {
     [UNSEEN, LOST, RESIDUAL].contains(&line.kind)
 }
 
-fn cells(account: &Account, ns: i64, waits: u64, words: &str) -> Vec<String> {
+fn cells(account: &Account, ns: i64, waits: u64, words: &str) -> [String; 5] {
     let share = 100.0 * ns as f64 / account.lifetime_ns.max(1) as f64;
     let sign = if ns < 0 { "-" } else { "" };
     let (count, mean) = match waits {
         0 => (String::new(), String::new()),
         n => (units::count(n), units::duration(ns.unsigned_abs() / n)),
     };
-    vec![
+    [
         format!("{sign}{}", units::duration(ns.unsigned_abs())),
         format!("{share:.1}%"),
         count,
@@ -88,41 +90,84 @@ fn cells(account: &Account, ns: i64, waits: u64, words: &str) -> Vec<String> {
     ]
 }
 
-fn add_more(table: &mut Table<'_>, account: &Account, lines: &[&Line]) {
-    if lines.is_empty() {
-        return;
-    }
-    let ns = lines.iter().map(|line| line.ns).sum();
-    let waits = lines.iter().map(|line| line.waits).sum();
-    let words = format!("{} (-j has all)", units::counted(lines.len() as u64, "more lines"));
-    table.row(cells(account, ns, waits, &words));
+/// Rows of the table with the remarks below each.
+struct Lines {
+    table: Table<'static>,
+    remarks: Vec<Vec<String>>,
 }
 
-fn add(table: &mut Table<'_>, args: &Args, account: &Account, line: &Line) {
-    let mut words = words(line);
-    // One program need not be named in each line.
-    if let (Some((first, _)), true) = (line.whose.first(), account.programs.len() > 1 && line.is_busy()) {
-        words += &format!(", {}", name_of(first));
-        if line.whose.len() > 1 {
-            words += &format!(" +{}", line.whose.len() - 1);
+impl Lines {
+    fn new() -> Self {
+        let table = Table::new([
+            Column::right("TIME", 9),
+            Column::right("SHARE", 6),
+            Column::right("WAITS", 9),
+            Column::right("AVG", 8),
+            Column::left("WHERE THE TIME WENT", 0),
+        ]);
+        Self {
+            table,
+            remarks: Vec::new(),
         }
     }
-    let first = cells(account, line.ns, line.waits, "");
-    table.fitted(first[..4].to_vec(), move |room| cut(&words, room));
-    let mut remarks = Vec::new();
-    for blame in line.blames.iter().take(TOP_CULPRITS) {
-        let share = blame.value as f64 / line.blamed.max(1) as f64;
-        if share >= LEAST_BLAME && line.is_busy() {
-            remarks.push(remark(line, blame, share));
+
+    fn row(&mut self, cells: [String; 5], remarks: Vec<String>) {
+        let [time, share, waits, mean, words] = cells;
+        let cells = [time, share, waits, mean];
+        self.table.fitted(cells, move |room| cut(&words, room));
+        self.remarks.push(remarks);
+    }
+
+    fn add_more(&mut self, account: &Account, lines: &[&Line]) {
+        if lines.is_empty() {
+            return;
         }
+        let ns = lines.iter().map(|line| line.ns).sum();
+        let waits = lines.iter().map(|line| line.waits).sum();
+        let more = units::counted(lines.len() as u64, "more lines");
+        let words = format!("{more} (-j has all)");
+        self.row(cells(account, ns, waits, &words), Vec::new());
     }
-    if args.common.verbose {
-        let (kernel, user) = &line.stack;
-        let frames = kernel.iter().rev().chain(user.iter().rev());
-        remarks.extend(frames.map(|frame| format!("  {}", terminal(&frame.name))));
+
+    fn add(&mut self, args: &Args, account: &Account, line: &Line) {
+        let words = words(line) + &whose(account, line);
+        let blames = line.blames.iter().filter(|_| line.is_busy());
+        let shares = blames.map(|blame| (blame, line.share(blame)));
+        let large = shares.filter(|(_, share)| *share >= LEAST_BLAME);
+        let large = large.take(TOP_CULPRITS);
+        let mut remarks: Vec<String> = large
+            .map(|(blame, share)| remark(line, blame, share))
+            .collect();
+        if args.common.verbose {
+            let (kernel, user) = &line.stack;
+            let frames = kernel.iter().rev().chain(user.iter().rev());
+            remarks.extend(frames.map(|frame| format!("  {}", terminal(&frame.name))));
+        }
+        self.row(cells(account, line.ns, line.waits, &words), remarks);
     }
-    for remark in remarks {
-        table.fitted(Vec::new(), move |room| cut(&remark, room));
+
+    fn write(self, style: Style, out: &mut impl Write) -> io::Result<()> {
+        let (title, rows) = self.table.lines(WIDTH);
+        writeln!(out, "{}", style.bold(title))?;
+        for (row, remarks) in rows.iter().zip(self.remarks) {
+            writeln!(out, "{row}")?;
+            for remark in remarks {
+                let remark = cut(&remark, WIDTH - INDENT);
+                writeln!(out, "{:INDENT$}{remark}", "")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The process with most of a line, where there are several.
+fn whose(account: &Account, line: &Line) -> String {
+    let is_said = account.programs.len() > 1 && line.is_busy();
+    match &line.whose[..] {
+        [] => String::new(),
+        _ if !is_said => String::new(),
+        [(one, _)] => format!(", {}", name_of(one)),
+        [(first, _), others @ ..] => format!(", {} +{}", name_of(first), others.len()),
     }
 }
 

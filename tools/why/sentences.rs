@@ -34,8 +34,7 @@ pub(crate) fn sentences(account: &Account) -> Vec<String> {
 /// Looks whether the threads had next to nothing to do.
 pub(crate) fn is_at_rest(account: &Account) -> bool {
     let busy_ns = account.busy_ns() as f64;
-    busy_ns < NOTHING * account.lifetime_ns as f64
-        && busy_ns < NOTHING * account.window.ns() as f64
+    busy_ns < NOTHING * account.lifetime_ns as f64 && busy_ns < NOTHING * account.window.ns() as f64
 }
 
 /// `redis-server 712: 5 threads, 50.0 s of thread time in 10.0 s; 81% idle`
@@ -76,7 +75,10 @@ pub(crate) fn function(name: &str) -> String {
 
 fn rest(account: &Account) -> Vec<String> {
     let busy = units::duration(account.busy_ns());
-    let parts = ["they had next to nothing to do:".to_owned(), format!("{busy} is all that they ran, or waited for others")];
+    let parts = [
+        "they had next to nothing to do:".to_owned(),
+        format!("{busy} is all that they ran, or waited for others"),
+    ];
     sentence(&parts, "", WIDTH)
 }
 
@@ -93,13 +95,20 @@ fn costliest(account: &Account, line: &Line) -> Vec<String> {
         // All of it is busy.
         false => begin.replace(" of the rest", " of the time"),
     };
-    let mut parts = vec![begin, format!("{share} ({}),", units::duration(line.time_ns()))];
+    let mut parts = vec![
+        begin,
+        format!("{share} ({}),", units::duration(line.time_ns())),
+    ];
     parts.push(match line.kind {
         ON_CPU => "went by on CPUs".to_owned(),
         RUN_QUEUE => "was waited for a CPU".to_owned(),
         kind => format!("was waited {}", for_what(kind)),
     });
-    parts.extend(line.place.iter().map(|place| format!("in {}", function(place))));
+    parts.extend(
+        line.place
+            .iter()
+            .map(|place| format!("in {}", function(place))),
+    );
     sentence(&parts, "", WIDTH)
 }
 
@@ -120,7 +129,11 @@ fn culprit(account: &Account, line: &Line) -> Vec<String> {
 }
 
 fn functions(line: &Line) -> Vec<String> {
-    let Some(Blame { culprit: Culprit::Function(name), value }) = line.blames.first() else {
+    let Some(Blame {
+        culprit: Culprit::Function(name),
+        value,
+    }) = line.blames.first()
+    else {
         return vec!["no sample was taken".to_owned()];
     };
     let share = statistics::share(*value, line.blamed);

@@ -237,6 +237,7 @@ fn is_libc(module: &str) -> bool {
         "ld-linux",
         "ld-musl",
         "libstdc++",
+        "[vdso]",
     ];
     names.iter().any(|name| file.starts_with(name))
 }

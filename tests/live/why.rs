@@ -1,0 +1,124 @@
+//! why against a program that knows where its time went.
+
+use crate::prelude::*;
+
+/// Lines of a kind.
+fn lines<'a>(report: &'a Value, kind: &str) -> Vec<&'a Value> {
+    let lines = list(report, "lines").iter();
+    lines.filter(|line| line["kind"] == kind).collect()
+}
+
+/// Time of all lines of a kind.
+fn kind_ns(report: &Value, kind: &str) -> u64 {
+    sum(lines(report, kind), "ns")
+}
+
+/// The line of a kind that a function waits in.
+fn line<'a>(report: &'a Value, kind: &str, place: &str) -> &'a Value {
+    let mut lines = lines(report, kind);
+    lines.retain(|line| line["place"].as_str().is_some_and(|it| it.ends_with(place)));
+    assert_eq!(lines.len(), 1, "lines of {kind} in {place}: {report:#}");
+    lines[0]
+}
+
+/// The function of the culprit that has most of a line, and its share.
+fn culprit(line: &Value) -> (&str, f64) {
+    let first = &list(line, "culprits")[0];
+    let share = first["share"].as_f64().expect("a share");
+    (text(first, "function"), share)
+}
+
+#[test]
+fn four_causes_at_once_have_their_time_and_their_culprits() {
+    let _machine = Machine::alone();
+    let options = "--max-overhead 100 100";
+    let (report, results) = traced("why", options, Workload::start("mixture", "--rounds 15"));
+    let told = |field| number(&results[0], field);
+    let lifetime_ns = number(&report, "lifetime_ns");
+
+    // A thread that was there throughout has all of the window.
+    let window_ns = number(&report, "end_ns") - number(&report, "start_ns");
+    assert_eq!(number(&report, "threads"), 4, "{report:#}");
+    let all = 4 * window_ns;
+    assert_within("lifetime, ns", lifetime_ns, all - all / 1000..=all, &report);
+    let signed = |line: &Value| line["ns"].as_i64().expect("a time");
+    let explained: i64 = list(&report, "lines").iter().map(signed).sum();
+    assert_eq!(explained, lifetime_ns.cast_signed(), "{report:#}");
+    let residual = lines(&report, "residual")[0];
+    let few = lifetime_ns.cast_signed() / 200;
+    assert_within("residual, ns", signed(residual), -few..=few, &report);
+
+    // A wait by the program's clock holds some time ready, and some on a CPU, which lines of their own have.
+    let on_cpu_ns = kind_ns(&report, "on-cpu");
+    let beside: u64 = ["run-queue", "unseen", "lost"]
+        .map(|kind| kind_ns(&report, kind))
+        .iter()
+        .sum();
+    let beside = beside + on_cpu_ns.saturating_sub(told("compute_ns"));
+    for (kind, place, field) in [
+        ("futex", "take_the_lock", "lock_ns"),
+        ("pipe", "await_an_answer", "answer_ns"),
+    ] {
+        let line = line(&report, kind, place);
+        let bounds = told(field).saturating_sub(beside)..=told(field);
+        assert_within(format!("{place}, ns"), number(line, "ns"), bounds, &report);
+        assert_eq!(
+            (number(line, "waits"), &line["busy"]),
+            (told("rounds"), &true.into())
+        );
+    }
+    // Its partners sleep, too: one with the lock, one before it answers.
+    let naps_ns = told("nap_ns") + told("lock_ns") + told("answer_ns");
+    let bounds = naps_ns.saturating_sub(beside)..=naps_ns + beside;
+    assert_within("sleep, ns", kind_ns(&report, "sleep"), bounds, &report);
+    assert_eq!(lines(&report, "sleep")[0]["busy"], false);
+
+    let two_points = lifetime_ns / 50;
+    let bounds = told("compute_ns") - two_points..=told("compute_ns") + two_points;
+    assert_within("on CPU, ns", on_cpu_ns, bounds, &report);
+    for (line, function, least) in [
+        (lines(&report, "on-cpu")[0], "compute", 0.9),
+        (
+            line(&report, "futex", "take_the_lock"),
+            "sleep_with_the_lock",
+            0.99,
+        ),
+        (
+            line(&report, "pipe", "await_an_answer"),
+            "answer_late",
+            0.99,
+        ),
+    ] {
+        let (found, share) = culprit(line);
+        assert!(found.ends_with(function), "{found}: {line:#}");
+        assert_within(format!("{function}, share"), share, least..=1.0, line);
+    }
+}
+
+#[test]
+fn the_first_line_is_the_largest_cause_and_the_second_its_culprit() {
+    let _machine = Machine::alone();
+    let mut workload = Workload::start("mixture", "--rounds 8");
+    let (output, results) = observed("why", "--max-overhead 100 100", &mut workload);
+    workload.finish();
+    let text = output
+        .stdout
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    let told = |field| number(&results[0], field);
+    assert!(told("lock_ns") > told("answer_ns"), "{results:?}");
+    let at = |words: &str| {
+        text.find(words)
+            .unwrap_or_else(|| panic!("no {words}: {text}"))
+    };
+    let first = at("was waited for locks or condition variables in ");
+    let second = at("sleep_with_the_lock");
+    assert!(
+        at("take_the_lock") > first && second > at("take_the_lock"),
+        "{text}"
+    );
+    let next = at("next: ");
+    assert!(next > second && next < at("WHERE THE TIME WENT"), "{text}");
+    assert!(text[next..].contains("lockstat -p "), "{text}");
+}
