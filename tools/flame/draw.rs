@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             IdleChoice::Show => Idle::Show,
             IdleChoice::Only => Idle::Only,
         },
-        compared: None,
+        ..View::default()
     };
     output::write(path, |mut out| match format {
         Format::Html => draw::html(&recording, &view, &mut out),

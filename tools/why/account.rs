@@ -40,6 +40,8 @@ pub(crate) struct Found<'a> {
     pub(crate) queue: &'a Interval,
     /// Begin and end.
     pub(crate) window: Edges,
+    /// Share of the time that was looked at, where that is not all.
+    pub(crate) looked: Option<f64>,
 }
 
 /// A program: its name and its process ID.
@@ -130,6 +132,8 @@ pub(crate) struct Account {
     pub(crate) programs: Vec<Program>,
     /// CPU quotas that threads lacked.
     pub(crate) quotas: Vec<UsedUp>,
+    /// Share of the time that was looked at, where all figures are estimates.
+    pub(crate) looked: Option<f64>,
 }
 
 impl Account {
@@ -142,7 +146,7 @@ impl Account {
         }
         drafts.add_cpu_time(found.on, sums.oncpu_ns);
         let names = drafts.names();
-        let mut lines = drafts.lines(found.queue, &names);
+        let mut lines = drafts.lines(found, &names);
         lines.retain(|line| line.ns > 0);
         let lost_ns = sums.lost.rows_full_ns + sums.lost.unreported_ns;
         for (kind, ns) in [(UNSEEN, sums.unseen_ns), (LOST, lost_ns)] {
@@ -161,6 +165,7 @@ impl Account {
             lines,
             programs,
             quotas: found.waits.quotas.clone(),
+            looked: found.looked,
         }
     }
 
@@ -322,14 +327,18 @@ impl Drafts {
         tasks.for_each(|task| self.learn(task));
     }
 
-    fn lines(self, queue: &Interval, names: &HashMap<u32, Arc<str>>) -> Vec<Line> {
+    fn lines(self, found: &Found<'_>, names: &HashMap<u32, Arc<str>>) -> Vec<Line> {
         let drafts = self.by_place.into_iter();
         let mut lines: Vec<Line> = drafts
             .map(|((kind, place), draft)| {
-                let blames = match kind {
-                    RUN_QUEUE => neighbours(queue),
+                let mut blames = match kind {
+                    RUN_QUEUE => neighbours(found.queue),
                     _ => ranked(draft.blames, names),
                 };
+                if found.looked.is_some() {
+                    // Most waits outlast the window that saw them.
+                    blames.retain(|blame| blame.culprit != Culprit::Nobody);
+                }
                 Line {
                     kind,
                     place,

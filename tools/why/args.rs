@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use budget::Budget;
 use clap::Parser;
-use session::options::Common;
+use session::options::{Common, Stacks};
 use session::probe::{Kernel, Need};
 use session::schedule::{For, parse_duration};
 use session::targets::{Settings, Targets};
@@ -20,6 +20,8 @@ Examples:
   why --comm 'nginx*' 30     # of all threads of a name
   why -- make -j4            # of a command and its children
   why -v -p 123              # each line with its stack
+  why -p 123 -o why.html     # a page for the ticket: the report, and
+                             # a flame graph of all threads' time
   why -j -p 123 > why.json   # all of it, for programs
 
 Shares are of the threads' time: the lines come to 100 %.";
@@ -53,6 +55,13 @@ pub(crate) struct Args {
     pub(crate) targets: Targets,
 
     #[command(flatten)]
+    pub(crate) stacks: Stacks,
+
+    /// The answer as a JSON object of 4096 bytes at most
+    #[arg(long, conflicts_with_all = ["json", "folded"], help_heading = "Output")]
+    pub(crate) brief: bool,
+
+    #[command(flatten)]
     pub(crate) budget: Budget,
 
     #[command(flatten)]
@@ -81,6 +90,10 @@ impl Parts {
             queue: runqlat::Args::try_parse_from(["runqlat"])?,
             cpu: profiling::Args::try_parse_from(["profile", "-F", SAMPLES_HZ])?,
         };
+        for stacks in [&mut parts.waits.stacks, &mut parts.cpu.stacks] {
+            stacks.clone_from(&args.stacks);
+            stacks.output.clear();
+        }
         for (targets, budget) in [
             (&mut parts.waits.targets, &mut parts.waits.budget),
             (&mut parts.queue.targets, &mut parts.queue.budget),
@@ -122,7 +135,10 @@ impl Options for Args {
     const NEEDS: &'static [Need] = <offcputime::Args as Options>::NEEDS;
 
     fn asked(&self) -> Asked<'_> {
-        Asked::new(&self.targets, self.window(), &self.budget, &self.common)
+        Asked {
+            outputs: &self.stacks.output,
+            ..Asked::new(&self.targets, self.window(), &self.budget, &self.common)
+        }
     }
 
     fn from_command_line(line: &[OsString]) -> Result<Self> {

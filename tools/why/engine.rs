@@ -5,6 +5,7 @@ use budget::cost::Cost;
 use budget::meter::Meter;
 use budget::{Sampler, Windowed};
 use host::clock::Edges;
+use profile::ends;
 use session::Setup;
 use session::closing::{self, Closing};
 use session::sampling::{Collector, Sampled};
@@ -15,7 +16,7 @@ use crate::profile::Profiling;
 use crate::runqlat::Runqlat;
 use crate::why::account::{Account, Found};
 use crate::why::args::{Args, Parts};
-use crate::why::report;
+use crate::why::{report, wall};
 
 /// All engines.
 pub(crate) struct Why<'a> {
@@ -61,32 +62,38 @@ impl Together for Why<'_> {
         let waits = self.waits.harvest(sampler, window)?;
         let queue = self.queue.harvest(window)?;
         let cpu = self.cpu.harvest(sampler, window)?;
+        let (off, on) = (self.waits.profile(&waits), self.cpu.profile(&cpu));
         let account = Account::of(&Found {
-            off: &self.waits.profile(&waits),
-            on: &self.cpu.profile(&cpu),
+            off: &off,
+            on: &on,
             waits: &waits,
             queue: &queue,
             window,
+            looked: (!sampler.is_exact()).then(|| sampler.share(window.end_ns)),
         });
+        let wall = wall::profile(&off, &on, waits.accounting.oncpu_ns);
         let programs = self.parts().into_iter().flat_map(Windowed::programs);
         let objects = programs.map(|programs| programs.object);
         let cost = Cost::read(self.meter, objects, sampler.summary(window.end_ns));
         let mut losses = waits.losses.clone();
         losses.absorb(&queue.losses);
         losses.absorb(&cpu.losses);
-        self.closing = Some(Closing {
+        let closing = Closing {
             events: (
                 waits.accounting.events,
                 closing::switches_and_wakeups(&cost),
             ),
+            stacks: None,
+            ends: ends::describe(&wall),
             losses,
             losses_of_ns: account.lifetime_ns,
             check: Some(account.explained()),
             cost,
             ..Closing::default()
-        });
-        let closing = self.closing.as_ref().context("it was just made")?;
-        report::write(self.args, &account, closing)
+        };
+        report::report(self.args, &account, &wall, &closing)?;
+        self.closing = Some(closing);
+        Ok(())
     }
 
     fn closing(&mut self, _sampler: &Sampler<'_>, _window: Edges) -> Result<Closing> {

@@ -1,25 +1,68 @@
 //! The account for programs.
 
-use std::sync::Arc;
-
-use profile::frame::Frame;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use session::closing::Closing;
+use session::quotas::UsedUp;
 
 use crate::why::account::{Account, Blame, Culprit, Line, Program};
 
-/// All of it.
-pub(crate) fn json(account: &Account, closing: &Closing) -> Value {
+/// Most bytes of the brief form.
+const BRIEF: usize = 4096;
+
+/// All of the account, beside the stacks.
+pub(crate) fn whole(account: &Account, closing: &Closing) -> Map<String, Value> {
+    let mut whole = Map::new();
+    account.window.add_to(&mut whole);
+    let quotas = account.quotas.iter().map(UsedUp::to_json);
+    for (key, value) in [
+        ("threads", account.threads.into()),
+        ("lifetime_ns", account.lifetime_ns.into()),
+        ("busy_ns", account.busy_ns().into()),
+        ("looked", json!(account.looked.unwrap_or(1.0))),
+        ("lines", account.lines.iter().map(line).collect()),
+        ("quotas", quotas.collect()),
+        ("losses", closing.losses.to_json()),
+        ("cost", closing.cost.to_json()),
+    ] {
+        whole.insert(key.into(), value);
+    }
+    whole
+}
+
+/// The answer, and as many of the largest lines as there is room for.
+pub(crate) fn brief(account: &Account, answer: &[String]) -> Value {
+    let mut lines: Vec<Value> = account.lines.iter().map(short).collect();
+    loop {
+        let more = account.lines.len() - lines.len();
+        let brief = json!({
+            "answer": answer.join(" "),
+            "start_ns": account.window.start_ns,
+            "end_ns": account.window.end_ns,
+            "threads": account.threads,
+            "lifetime_ns": account.lifetime_ns,
+            "busy_ns": account.busy_ns(),
+            "looked": account.looked.unwrap_or(1.0),
+            "lines": lines,
+            "more_lines": more,
+        });
+        // A line's end follows.
+        if brief.to_string().len() < BRIEF || lines.pop().is_none() {
+            return brief;
+        }
+    }
+}
+
+/// A line with its first process and culprit.
+fn short(line: &Line) -> Value {
+    let process = line.whose.first().map(|(one, _)| program(one));
     json!({
-        "start_ns": account.window.start_ns,
-        "end_ns": account.window.end_ns,
-        "threads": account.threads,
-        "lifetime_ns": account.lifetime_ns,
-        "busy_ns": account.busy_ns(),
-        "lines": account.lines.iter().map(line).collect::<Value>(),
-        "quotas": account.quotas.iter().map(session::quotas::UsedUp::to_json).collect::<Value>(),
-        "losses": closing.losses.to_json(),
-        "cost": closing.cost.to_json(),
+        "kind": line.kind,
+        "place": line.place.as_deref(),
+        "ns": line.ns,
+        "waits": line.waits,
+        "busy": line.is_busy(),
+        "process": process,
+        "culprit": line.blames.first().map(|blame| culprit(line, blame)),
     })
 }
 
@@ -36,8 +79,6 @@ fn line(line: &Line) -> Value {
             process
         }).collect::<Value>(),
         "culprits": line.blames.iter().map(|blame| culprit(line, blame)).collect::<Value>(),
-        "kernel": names(&line.stack.0),
-        "user": names(&line.stack.1),
     })
 }
 
@@ -59,8 +100,4 @@ fn culprit(line: &Line, blame: &Blame) -> Value {
     };
     found["share"] = json!(line.share(blame));
     found
-}
-
-fn names(frames: &Arc<[Frame]>) -> Value {
-    frames.iter().map(|frame| json!(&*frame.name)).collect()
 }

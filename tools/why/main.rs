@@ -12,6 +12,7 @@ mod json;
 mod next;
 mod report;
 mod sentences;
+mod wall;
 
 /// The question that it answers.
 pub const QUESTION: &str = "What costs a program its time, and who causes it?";

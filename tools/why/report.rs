@@ -4,11 +4,15 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 use profile::escape::terminal;
+use profile::folded::{self, FoldedOptions};
+use profile::model::Profile;
 use profile::style::Style;
 use profile::table::{Column, Table};
 use profile::text::{WIDTH, cut};
 use profile::units;
-use session::closing::Closing;
+use profile::write::Meta;
+use session::closing::{self, Closing};
+use session::output::Format;
 use session::program;
 
 use crate::why::account::{Account, Blame, Culprit, IDLE, LOST, Line, ON_CPU, RESIDUAL, UNSEEN};
@@ -26,28 +30,117 @@ const LEAST_BLAME: f64 = 0.05;
 /// Columns before remarks.
 const INDENT: usize = 18;
 
-/// Writes the report to stdout.
-pub(crate) fn write(args: &Args, account: &Account, closing: &Closing) -> Result<()> {
-    let mut out = io::stdout().lock();
-    let written = if args.common.json {
-        writeln!(out, "{}", json::json(account, closing))
-    } else {
-        write_human(args, account, &mut out)
+/// Writes everything that was asked for. `wall`: all time by stack.
+pub(crate) fn report(
+    args: &Args,
+    account: &Account,
+    wall: &Profile,
+    closing: &Closing,
+) -> Result<()> {
+    let report = Report {
+        args,
+        account,
+        wall,
+        closing,
+        answer: answer(args, account),
     };
-    let written = written.and_then(|()| out.flush());
-    program::unless_closed(written.context("write to stdout"), ())
+    // Files first: whoever reads stdout may have left.
+    for file in &args.stacks.output {
+        let written = file.write(|mut out| report.write(file.format, &mut out));
+        program::unless_closed(written, ())?;
+    }
+    let mut out = io::stdout().lock();
+    let written = report.write_stdout(&mut out).context("write to stdout");
+    program::unless_closed(written, ())
 }
 
-/// The same for people.
-pub(crate) fn write_human(args: &Args, account: &Account, out: &mut impl Write) -> io::Result<()> {
-    for line in sentences(account) {
-        writeln!(out, "{line}")?;
+struct Report<'a> {
+    args: &'a Args,
+    account: &'a Account,
+    wall: &'a Profile,
+    closing: &'a Closing,
+    /// The sentences, and the command that looks further.
+    answer: Vec<String>,
+}
+
+impl Report<'_> {
+    /// A report for people, unless something else was asked for, or files alone and nobody reads along.
+    fn write_stdout(&self, out: &mut impl Write) -> Result<()> {
+        let Args {
+            stacks,
+            common,
+            brief,
+            ..
+        } = self.args;
+        let format = match stacks.format(common) {
+            _ if *brief => {
+                writeln!(out, "{}", json::brief(self.account, &self.answer))?;
+                None
+            }
+            Some(Format::Folded) if !stacks.folded => Some(Format::Human),
+            format => format,
+        };
+        format.map_or(Ok(()), |format| self.write(format, out))?;
+        Ok(out.flush()?)
     }
-    writeln!(
-        out,
-        "{}\n",
-        next::next(args, account, session::next::is_there)
-    )?;
+
+    fn write(&self, format: Format, out: &mut impl Write) -> Result<()> {
+        let Self { account, wall, .. } = *self;
+        match format {
+            Format::Human => {
+                let style = Style::from(self.args.common.uses_color());
+                self.write_human(style, out)?;
+            }
+            Format::Folded => {
+                let options = FoldedOptions {
+                    delimiter: self.args.stacks.delimited,
+                    annotate: self.args.stacks.annotate,
+                    divisor: 1_000,
+                    ..FoldedOptions::default()
+                };
+                folded::write(wall, &options, out)?;
+            }
+            Format::Json => {
+                let mut extra = json::whole(account, self.closing);
+                extra.extend(self.meta().to_json());
+                profile::json::write(wall, &extra, out)?;
+            }
+            Format::File(format) => {
+                let mut report = Vec::new();
+                self.write_human(Style::Plain, &mut report)?;
+                let mut meta = self.meta();
+                meta.report = String::from_utf8_lossy(&report).into_owned();
+                profile::write::write(wall, format, &meta, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Facts of the run for other programs.
+    fn meta(&self) -> Meta {
+        let Closing { losses, cost, .. } = self.closing;
+        let window = self.account.window.duration();
+        closing::meta(losses, self.account.lifetime_ns, cost, window)
+    }
+
+    fn write_human(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
+        for line in &self.answer {
+            writeln!(out, "{line}")?;
+        }
+        writeln!(out)?;
+        table(self.args, self.account).write(style, out)
+    }
+}
+
+/// The sentences, and the command that looks further.
+fn answer(args: &Args, account: &Account) -> Vec<String> {
+    let mut answer = sentences(account);
+    answer.push(next::next(args, account, session::next::is_there));
+    answer
+}
+
+/// All lines, the small ones together.
+fn table(args: &Args, account: &Account) -> Lines {
     let mut table = Lines::new();
     let least_ns = account.busy_ns() / LEAST;
     let (mut shown, mut more) = (0, Vec::new());
@@ -67,7 +160,7 @@ pub(crate) fn write_human(args: &Args, account: &Account, out: &mut impl Write) 
     let all_ns = account.lifetime_ns.cast_signed();
     let all = cells(account, all_ns, 0, "all of the threads' time");
     table.row(all, Vec::new());
-    table.write(Style::from(args.common.uses_color()), out)
+    table
 }
 
 fn is_remainder(line: &Line) -> bool {

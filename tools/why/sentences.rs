@@ -57,6 +57,12 @@ fn whole(account: &Account) -> Vec<String> {
             parts.push(format!("{} {word}", round_percent(ns, account.lifetime_ns)));
         }
     }
+    if let Some(looked) = account.looked {
+        parts.push(format!(
+            "estimated: looked {:.0}% of the time",
+            100.0 * looked
+        ));
+    }
     sentence(&parts, ",", WIDTH)
 }
 

@@ -23,6 +23,7 @@ pub(super) fn write(recording: &Recording, view: &View, out: &mut impl Write) ->
         inverted: !view.inverted,
         ..view.clone()
     };
+    text(&view.report, out)?;
     choice(view, out)?;
     section(&tree, view, recording.unit(), ("graph", false), out)?;
     let tree = Tree::of(recording, other.paths());
@@ -49,12 +50,21 @@ pub(super) fn compared(
 ) -> io::Result<()> {
     head(texts, out)?;
     section(tree, view, unit, ("graph", false), out)?;
-    writeln!(out, "<h2>What changed</h2>\n<pre>")?;
-    for line in table.lines() {
+    writeln!(out, "<h2>What changed</h2>")?;
+    text(table, out)?;
+    foot(out)
+}
+
+/// Lines as a terminal shows them; none of an empty text.
+fn text(text: &str, out: &mut impl Write) -> io::Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "<pre>")?;
+    for line in text.lines() {
         writeln!(out, "{}", markup(line))?;
     }
-    writeln!(out, "</pre>")?;
-    foot(out)
+    writeln!(out, "</pre>")
 }
 
 fn head(texts: &Texts, out: &mut impl Write) -> io::Result<()> {

@@ -19,6 +19,8 @@ pub use words::{amount, subject};
 pub struct View {
     /// What it is about; empty: made from tool and values.
     pub title: String,
+    /// Text above the pictures of a page, laid out as for a terminal; empty: none.
+    pub report: String,
     /// Root at the top.
     pub icicle: bool,
     /// From the leaves: what is called, on what calls it.

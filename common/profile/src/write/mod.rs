@@ -78,6 +78,8 @@ pub struct Meta {
     pub title: String,
     /// What made it take a sample, e.g. `page-faults`; empty where that is the tool's one subject.
     pub event: String,
+    /// Report for people, laid out as for a terminal, for formats that have room for one; empty: none.
+    pub report: String,
     /// Losses and cost, one line each.
     pub comments: Vec<String>,
     /// When the window began, ns since 1970; 0: unknown.
@@ -92,6 +94,7 @@ impl Meta {
     fn of(header: &Header) -> Self {
         Self {
             title: String::new(),
+            report: String::new(),
             event: header.event.clone(),
             comments: header.comments.clone(),
             time_ns: header.time_ns,
@@ -148,7 +151,11 @@ pub fn write(
 ) -> io::Result<()> {
     let mut recording = Recording::of_profile(profile);
     meta.put_into(&mut recording.header);
-    write_recording(&recording, format, &meta.title, out)
+    let view = View {
+        report: meta.report.clone(),
+        ..View::titled(&meta.title)
+    };
+    write_as(&recording, format, &view, out)
 }
 
 /// Writes single samples with their times, as [`Format::Perf`].
@@ -180,6 +187,15 @@ pub fn write_recording(
     title: &str,
     out: &mut impl Write,
 ) -> io::Result<()> {
+    write_as(recording, format, &View::titled(title), out)
+}
+
+fn write_as(
+    recording: &Recording,
+    format: Format,
+    view: &View,
+    out: &mut impl Write,
+) -> io::Result<()> {
     match format {
         Format::Folded => folded::write(recording, out),
         Format::Json => {
@@ -189,7 +205,7 @@ pub fn write_recording(
         Format::Pprof => pprof::write(recording, out),
         Format::Speedscope => speedscope::write(recording, out),
         Format::Perf => perf::write(recording, out),
-        Format::Svg => draw::svg(recording, &View::titled(title), out),
-        Format::Html => draw::html(recording, &View::titled(title), out),
+        Format::Svg => draw::svg(recording, view, out),
+        Format::Html => draw::html(recording, view, out),
     }
 }
