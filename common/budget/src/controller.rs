@@ -18,6 +18,9 @@ const DEBTS_NS: f64 = 2e9;
 const HYSTERESIS: f64 = 0.8;
 /// Time over which the tool's own CPU is averaged while it looks all the time, ns.
 const SMOOTHED_NS: f64 = 1e9;
+/// Debt up to which the tool's own CPU alone ends no looking all the time, as so long a time of the budget, ns. Names and unwind
+/// tables come in bursts, and wait until they are paid for: windows would save none of that.
+const BURST_NS: f64 = 1e9;
 /// Weight of the newest observation.
 const NEWEST: f64 = 0.5;
 /// The same of what the tool does beside windows: less, for bursts of names are no forecast.
@@ -156,7 +159,10 @@ impl Controller {
         self.edges = mix(self.edges, seen.edges_ns as f64);
         let beside_ns = seen.own_ns.saturating_sub(seen.edges_ns) as f64;
         let since_ns = seen.elapsed_ns.saturating_sub(self.last_ns).max(1);
-        self.beside += NEWEST_BESIDE * (beside_ns / since_ns as f64 - self.beside);
+        let beside = beside_ns / since_ns as f64;
+        self.beside += NEWEST_BESIDE * (beside - self.beside);
+        // A burst that ended looking all the time is over one day.
+        self.own += (since_ns as f64 / SMOOTHED_NS).min(1.0) * (beside - self.own);
         self.last_ns = seen.elapsed_ns;
         self.plan(seen)
     }
@@ -170,10 +176,16 @@ impl Controller {
         // Names and unwind tables of what is new come in bursts: judged over a second or so.
         let newest = (open / SMOOTHED_NS).min(1.0);
         self.own += newest * (seen.own_ns as f64 / open - self.own);
+        let allowed = self.allowed(seen.elapsed_ns, seen.spent_ns);
+        let saved_ns = self.limit * seen.elapsed_ns as f64 - seen.spent_ns as f64;
+        let own = match saved_ns > -self.limit * BURST_NS {
+            true => self.own.min((allowed - events).max(0.0)),
+            false => self.own,
+        };
         Load {
-            cost: events + self.own,
+            cost: events + own,
             events,
-            allowed: self.allowed(seen.elapsed_ns, seen.spent_ns),
+            allowed,
         }
     }
 
@@ -289,6 +301,57 @@ mod tests {
         let (cost, looked) = run(1.0, |_| 0.5, 20e6, 60.0);
         assert!(cost <= 1.0, "{cost}");
         assert!(looked > 0.0, "{looked}");
+    }
+
+    /// Names cost two thirds of a CPU for a while after half a second, and are paid for in what follows. Returns what the plan was
+    /// after so many seconds.
+    fn after_a_burst(burst_ns: f64, seconds: f64) -> Vec<Plan> {
+        let mut controller = Controller::new(5.0, 2);
+        let (mut now, mut spent, mut left) = (0.0, 0.0, burst_ns);
+        let mut plans = vec![Plan::Everything];
+        while now < seconds * 1e9 {
+            let (open, length) = match plans[plans.len() - 1] {
+                Plan::Everything => (25e6, 25e6),
+                Plan::Windows {
+                    open_ns,
+                    stratum_ns,
+                } => (open_ns as f64, stratum_ns as f64),
+            };
+            let names = if now < 0.5e9 {
+                0.0
+            } else {
+                f64::min(left, length * 0.66)
+            };
+            left -= names;
+            let events = 0.01 * open;
+            now += length;
+            spent += events + names;
+            let seen = Observed {
+                open_ns: open as u64,
+                events_ns: events as u64,
+                edges_ns: 0,
+                own_ns: names as u64,
+                elapsed_ns: now as u64,
+                spent_ns: spent as u64,
+            };
+            plans.push(match plans[plans.len() - 1] {
+                Plan::Everything if controller.after_everything(&seen).is_affordable() => {
+                    Plan::Everything
+                }
+                Plan::Everything => controller.windows(&seen),
+                Plan::Windows { .. } => controller.after_window(&seen),
+            });
+        }
+        plans
+    }
+
+    #[test]
+    fn a_burst_of_names_leaves_nothing_out_or_not_for_long() {
+        let all = |plans: &[Plan]| plans.iter().all(|plan| plan.is_everything());
+        assert!(all(&after_a_burst(0.12e9, 5.0)), "a tenth of a second");
+        let long = after_a_burst(0.4e9, 10.0);
+        assert!(!all(&long), "that is four seconds of the budget");
+        assert!(long[long.len() - 1].is_everything(), "it is paid for");
     }
 
     #[test]
