@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
+
 use crate::rule::Rule;
 
 /// The most rules in one set; all files of a Debian system together need about 4 000.
@@ -11,7 +13,8 @@ pub const MAX_RULES: usize = 16384;
 #[derive(Clone, Debug)]
 pub struct RuleSet {
     rules: Vec<Rule>,
-    index: HashMap<Rule, u16>,
+    /// Each row of a table is looked up, some ten million for a large program.
+    index: HashMap<Rule, u16, RandomState>,
     /// Half of all requests repeat the one before.
     last: (Rule, u16),
     refused: u64,
@@ -21,7 +24,7 @@ impl Default for RuleSet {
     fn default() -> Self {
         Self {
             rules: vec![Rule::UNCOVERED],
-            index: HashMap::from([(Rule::UNCOVERED, 0)]),
+            index: HashMap::from_iter([(Rule::UNCOVERED, 0)]),
             last: (Rule::UNCOVERED, 0),
             refused: 0,
         }
