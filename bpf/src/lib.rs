@@ -84,6 +84,21 @@ macro_rules! unwind_maps {
     };
 }
 
+/// Before loading: unwind tables that another skeleton has, if there are some to be shared.
+#[macro_export]
+macro_rules! share_unwind_maps {
+    ($open:expr, $tables:expr) => {
+        if let Some(tables) = $tables {
+            use std::os::fd::AsFd;
+            let maps = &mut $open.maps;
+            maps.unwind_chunks.reuse_fd(tables.chunks.as_fd())?;
+            maps.unwind_rules.reuse_fd(tables.rules.as_fd())?;
+            maps.unwind_processes.reuse_fd(tables.processes.as_fd())?;
+            maps.unwind_files.reuse_fd(tables.files.as_fd())?;
+        }
+    };
+}
+
 /// Before loading: how user stacks are walked.
 #[macro_export]
 macro_rules! unwind_by {

@@ -73,6 +73,15 @@ fn four_causes_at_once_have_their_time_and_their_culprits() {
     assert_within("sleep, ns", kind_ns(&report, "sleep"), bounds, &report);
     assert_eq!(lines(&report, "sleep")[0]["busy"], false);
 
+    // Its engines share the tables that they walk by.
+    let ends = list(&report, "stacks")
+        .iter()
+        .filter_map(|stack| stack["user_end"].as_str());
+    assert!(
+        ends.clone().count() > 10 && ends.clone().all(|end| end == "root"),
+        "{report:#}"
+    );
+
     let two_points = lifetime_ns / 50;
     let bounds = told("compute_ns") - two_points..=told("compute_ns") + two_points;
     assert_within("on CPU, ns", on_cpu_ns, bounds, &report);

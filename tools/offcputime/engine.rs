@@ -19,6 +19,7 @@ use session::progress::State;
 use session::quotas::Quotas;
 use session::sampling::{Collector, Sampled};
 use stacks::StackTable;
+use stacks::unwind::Maps;
 use symbols::Origin;
 
 use crate::offcputime::args::Args;
@@ -100,6 +101,11 @@ impl Offcputime<'_> {
         let is_choice = !self.args.targets.are_all();
         harvest.quotas = quota::used_up(&self.quotas, &harvest.rows, is_choice);
         Ok(harvest)
+    }
+
+    /// Its unwind tables, for other engines.
+    pub(crate) fn tables(&self) -> Result<Maps> {
+        Ok(bpf::unwind_maps!(self.skel))
     }
 
     /// Its waits with the names of their functions.

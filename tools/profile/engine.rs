@@ -53,6 +53,7 @@ impl Sampled for Args {
         let skel = loader::load(builder, &setup.programs, &[], |open| {
             let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
             self.to_bpf(setup.targets, weight, rodata);
+            bpf::share_unwind_maps!(open, &setup.tables);
             Ok(open.maps.moments.set_autocreate(self.keeps_moments())?)
         })?;
         let tables = bpf::unwind_maps!(skel);

@@ -34,11 +34,13 @@ impl Sampled for Args {
 
     fn collector<'a>(&'a self, setup: &Setup<'a>) -> Result<Self::Collector<'a>> {
         let Parts { waits, queue, cpu } = self.parts()?;
+        let waits = waits.collector(&setup.for_part(waits))?;
+        let sharing = setup.for_part(cpu).sharing(waits.tables()?);
         Ok(AsOne(Why {
             args: self,
-            waits: waits.collector(&setup.for_part(waits))?,
             queue: queue.collector(&setup.for_part(queue))?,
-            cpu: cpu.collector(&setup.for_part(cpu))?,
+            cpu: cpu.collector(&sharing)?,
+            waits,
             meter: setup.meter,
             closing: None,
         }))

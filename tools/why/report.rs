@@ -171,6 +171,8 @@ fn cells(account: &Account, ns: i64, waits: u64, words: &str) -> [String; 5] {
     let share = 100.0 * ns as f64 / account.lifetime_ns.max(1) as f64;
     let sign = if ns < 0 { "-" } else { "" };
     let (count, mean) = match waits {
+        // Waits that were seen are not all that there were.
+        _ if account.looked.is_some() => (String::new(), String::new()),
         0 => (String::new(), String::new()),
         n => (units::count(n), units::duration(ns.unsigned_abs() / n)),
     };

@@ -32,6 +32,7 @@ use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::os::fd::RawFd;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -142,6 +143,8 @@ pub struct Setup<'a> {
     pub command: Option<(u32, OsString)>,
     /// Measures what it costs.
     pub meter: &'a Meter,
+    /// Unwind tables that another engine keeps; `None`: the engine has its own.
+    pub tables: Option<Rc<Maps>>,
 }
 
 /// Stacks that an engine takes.
@@ -163,7 +166,17 @@ impl Setup<'_> {
         Self {
             programs: part.programs(self.kernel, self.targets),
             command: self.command.clone(),
+            tables: self.tables.clone(),
             ..*self
+        }
+    }
+
+    /// The same for an engine that walks by the unwind tables of another one, which sees all threads that it sees.
+    #[must_use]
+    pub fn sharing(self, tables: Maps) -> Self {
+        Self {
+            tables: Some(Rc::new(tables)),
+            ..self
         }
     }
 
@@ -191,7 +204,12 @@ impl Setup<'_> {
         if !self.quiet {
             privileges::say_unseen(self.tool);
         }
-        let unwinder = Unwinder::new(setup.method, setup.tables, &self.asked.wanted())?;
+        // By frame pointers, it makes no tables.
+        let method = match self.tables {
+            Some(_) => Method::Fp,
+            None => setup.method,
+        };
+        let unwinder = Unwinder::new(method, setup.tables, &self.asked.wanted())?;
         let symbolizer = Symbolizer::new(symbols::Options {
             inline: setup.inline,
             ..symbols::Options::default()
@@ -324,6 +342,7 @@ pub fn run<T: Tool>(mut tool: T) -> Result<Outcome> {
         programs,
         command: corked.as_ref().map(Corked::who),
         meter: &meter,
+        tables: None,
     })?;
     trace(&tool, &mut engine, &start.signals, corked)
 }
