@@ -49,11 +49,11 @@ impl Sampled for Args {
 
 impl Together for Why<'_> {
     fn parts(&self) -> Vec<&dyn Collector> {
-        vec![&self.waits, &self.queue, &self.cpu]
+        vec![&self.queue, &self.cpu, &self.waits]
     }
 
     fn parts_mut(&mut self) -> Vec<&mut dyn Collector> {
-        vec![&mut self.waits, &mut self.queue, &mut self.cpu]
+        vec![&mut self.queue, &mut self.cpu, &mut self.waits]
     }
 
     fn describe(&self) -> String {
