@@ -139,8 +139,8 @@ fn table(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Tools that the bench does not measure; their pages say how others measure the same.
-const ALONE: [&str; 1] = ["syscount"];
+/// Tools that the bench does not measure: their pages have figures of others, or none.
+const ALONE: [&str; 2] = ["syscount", "why"];
 
 /// Figures that a tool's page may have, ns.
 fn known(tool: &str, results: &str) -> Vec<f64> {

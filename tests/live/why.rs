@@ -28,6 +28,21 @@ fn culprit(line: &Value) -> (&str, f64) {
     (text(first, "function"), share)
 }
 
+/// Lines come to the time of so many threads that were there throughout.
+fn assert_comes_to_all(report: &Value, threads: u64) {
+    let lifetime_ns = number(report, "lifetime_ns");
+    let window_ns = number(report, "end_ns") - number(report, "start_ns");
+    assert_eq!(number(report, "threads"), threads, "{report:#}");
+    let all = threads * window_ns;
+    assert_within("lifetime, ns", lifetime_ns, all - all / 1000..=all, report);
+    let signed = |line: &Value| line["ns"].as_i64().expect("a time");
+    let explained: i64 = list(report, "lines").iter().map(signed).sum();
+    assert_eq!(explained, lifetime_ns.cast_signed(), "{report:#}");
+    let residual = lines(report, "residual")[0];
+    let few = lifetime_ns.cast_signed() / 200;
+    assert_within("residual, ns", signed(residual), -few..=few, report);
+}
+
 #[test]
 fn four_causes_at_once_have_their_time_and_their_culprits() {
     let _machine = Machine::alone();
@@ -36,17 +51,7 @@ fn four_causes_at_once_have_their_time_and_their_culprits() {
     let told = |field| number(&results[0], field);
     let lifetime_ns = number(&report, "lifetime_ns");
 
-    // A thread that was there throughout has all of the window.
-    let window_ns = number(&report, "end_ns") - number(&report, "start_ns");
-    assert_eq!(number(&report, "threads"), 4, "{report:#}");
-    let all = 4 * window_ns;
-    assert_within("lifetime, ns", lifetime_ns, all - all / 1000..=all, &report);
-    let signed = |line: &Value| line["ns"].as_i64().expect("a time");
-    let explained: i64 = list(&report, "lines").iter().map(signed).sum();
-    assert_eq!(explained, lifetime_ns.cast_signed(), "{report:#}");
-    let residual = lines(&report, "residual")[0];
-    let few = lifetime_ns.cast_signed() / 200;
-    assert_within("residual, ns", signed(residual), -few..=few, &report);
+    assert_comes_to_all(&report, 4);
 
     // A wait by the program's clock holds some time ready, and some on a CPU, which lines of their own have.
     let on_cpu_ns = kind_ns(&report, "on-cpu");

@@ -315,7 +315,7 @@ impl Drafts {
             let value = sample.total();
             draft.add(sample, value);
             let function = function(&sample.kernel, &sample.user);
-            let culprit = Culprit::Function(function.unwrap_or_default());
+            let culprit = Culprit::Function(function.unwrap_or("[no stack]".into()));
             *draft.blames.entry(culprit).or_default() += value;
         }
         // Samples say whose it is, and where; how long it is the kernel's switches say.

@@ -43,6 +43,9 @@ const SAMPLES_HZ: &str = "499";
      need be by looking only part of the time: results are estimates\n\
      [default: 5]"
 )))]
+#[command(mut_arg("folded", |arg| arg.help(
+    "Folded stacks of all time, below [on-cpu], [futex] and so on"
+)))]
 #[command(mut_arg("verbose", |arg| arg.help(
     "Show the stack behind each line, attached hooks and details"
 )))]

@@ -32,6 +32,7 @@ pub(crate) fn whole(account: &Account, closing: &Closing) -> Map<String, Value> 
 /// The answer, and as many of the largest lines as there is room for.
 pub(crate) fn brief(account: &Account, answer: &[String]) -> Value {
     let mut lines: Vec<Value> = account.lines.iter().map(short).collect();
+    let answer: Vec<&str> = answer.iter().map(|line| line.trim()).collect();
     loop {
         let more = account.lines.len() - lines.len();
         let brief = json!({

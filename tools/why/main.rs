@@ -12,6 +12,8 @@ mod json;
 mod next;
 mod report;
 mod sentences;
+#[cfg(test)]
+mod tests;
 mod wall;
 
 /// The question that it answers.

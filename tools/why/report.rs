@@ -140,7 +140,7 @@ fn answer(args: &Args, account: &Account) -> Vec<String> {
 }
 
 /// All lines, the small ones together.
-fn table(args: &Args, account: &Account) -> Lines {
+pub(super) fn table(args: &Args, account: &Account) -> Lines {
     let mut table = Lines::new();
     let least_ns = account.busy_ns() / LEAST;
     let (mut shown, mut more) = (0, Vec::new());
@@ -186,7 +186,7 @@ fn cells(account: &Account, ns: i64, waits: u64, words: &str) -> [String; 5] {
 }
 
 /// Rows of the table with the remarks below each.
-struct Lines {
+pub(super) struct Lines {
     table: Table<'static>,
     remarks: Vec<Vec<String>>,
 }
@@ -241,7 +241,7 @@ impl Lines {
         self.row(cells(account, line.ns, line.waits, &words), remarks);
     }
 
-    fn write(self, style: Style, out: &mut impl Write) -> io::Result<()> {
+    pub(super) fn write(self, style: Style, out: &mut impl Write) -> io::Result<()> {
         let (title, rows) = self.table.lines(WIDTH);
         writeln!(out, "{}", style.bold(title))?;
         for (row, remarks) in rows.iter().zip(self.remarks) {
@@ -279,7 +279,7 @@ fn words(line: &Line) -> String {
         reason => reason,
     };
     match &line.place {
-        Some(place) => format!("{what} in {}", function(place)),
+        Some(place) => format!("{what:<10} {}", function(place)),
         None => what.to_owned(),
     }
 }

@@ -50,7 +50,7 @@ fn whole(account: &Account) -> Vec<String> {
     let threads = units::counted(account.threads, "threads");
     let time = units::thread_time(account.lifetime_ns);
     let window = units::duration(account.window.ns());
-    let mut parts = vec![format!("{who}: {threads}, {time} in {window}")];
+    let mut parts = vec![format!("{who}: {threads}"), format!("{time} in {window}")];
     for (kind, word) in [(IDLE, "idle"), (SLEEP, "asleep by choice")] {
         let ns = account.kind_ns(kind);
         if ns > account.lifetime_ns / 200 {

@@ -20,7 +20,7 @@ const HYSTERESIS: f64 = 0.8;
 const SMOOTHED_NS: f64 = 1e9;
 /// Debt up to which the tool's own CPU alone ends no looking all the time, as so long a time of the budget, ns. Names and unwind
 /// tables come in bursts, and wait until they are paid for: windows would save none of that.
-const BURST_NS: f64 = 1e9;
+const BURST_NS: f64 = 0.5e9;
 /// Weight of the newest observation.
 const NEWEST: f64 = 0.5;
 /// The same of what the tool does beside windows: less, for bursts of names are no forecast.
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn a_burst_of_names_leaves_nothing_out_or_not_for_long() {
         let all = |plans: &[Plan]| plans.iter().all(|plan| plan.is_everything());
-        assert!(all(&after_a_burst(0.12e9, 5.0)), "a tenth of a second");
+        assert!(all(&after_a_burst(0.1e9, 5.0)), "a tenth of a second");
         let long = after_a_burst(0.4e9, 10.0);
         assert!(!all(&long), "that is four seconds of the budget");
         assert!(long[long.len() - 1].is_everything(), "it is paid for");

@@ -1,0 +1,209 @@
+//! Reports on accounts that are made up.
+
+use host::clock::Edges;
+use profile::style::Style;
+use profile::text::columns;
+use session::Options;
+
+use super::account::{Account, Blame, Culprit, IDLE, Line, ON_CPU, RESIDUAL, RUN_QUEUE};
+use super::args::Args;
+use super::{json, next, report, sentences};
+use crate::narrow::{MANY, PATHS, assert_narrow};
+use crate::offcputime::SLEEP;
+
+const MS: u64 = 1_000_000;
+
+fn args(line: &str) -> Args {
+    Args::from_command_line(&line.split(' ').map(Into::into).collect::<Vec<_>>()).expect("options")
+}
+
+fn program(name: &str, pid: u32) -> Culprit {
+    Culprit::Program((name.into(), pid), Some("put".into()))
+}
+
+fn line(kind: &'static str, ms: u64, blames: &[(Culprit, u64)]) -> Line {
+    Line {
+        kind,
+        place: (kind == "futex").then(|| "get".into()),
+        ns: (ms * MS).cast_signed(),
+        waits: 3,
+        whose: vec![(("app".into(), 7), ms * MS)],
+        blames: blames
+            .iter()
+            .map(|(culprit, value)| Blame {
+                culprit: culprit.clone(),
+                value: *value,
+            })
+            .collect(),
+        blamed: blames.iter().map(|(_, value)| value).sum(),
+        ..Line::default()
+    }
+}
+
+/// Two threads for a second; what lines do not have is idleness.
+fn account(lines: Vec<Line>) -> Account {
+    let ns: i64 = lines.iter().map(|line| line.ns).sum();
+    let idle = 2_000 - ns.cast_unsigned() / MS;
+    let mut lines = lines;
+    lines.extend([line(IDLE, idle, &[]), line(RESIDUAL, 0, &[])]);
+    Account {
+        window: Edges {
+            start_ns: 5,
+            end_ns: 1_000 * MS + 5,
+        },
+        threads: 2,
+        lifetime_ns: 2_000 * MS,
+        lines,
+        programs: vec![("app".into(), 7)],
+        quotas: Vec::new(),
+        looked: None,
+    }
+}
+
+/// The sentences below the first one, as one text.
+fn said(account: &Account) -> String {
+    let lines = sentences::sentences(account);
+    let words: Vec<&str> = lines
+        .iter()
+        .flat_map(|line| line.split_whitespace())
+        .collect();
+    let text = words.join(" ");
+    let begin = text.find(['%', 's']).expect("an account of time");
+    text[begin..].to_owned()
+}
+
+fn command(account: &Account) -> String {
+    let line = next::next(&args("why -p 7"), account, |pid| pid != 0);
+    let line = line.strip_prefix("next: ").expect("a command");
+    line.split("   #").next().expect("its end").to_owned()
+}
+
+#[test]
+fn the_largest_line_and_its_culprit_are_said() {
+    let put = [(program("keeper", 9), 60), (Culprit::Interrupt, 40)];
+    let futex = line("futex", 300, &put);
+    let cpu = line(ON_CPU, 100, &[(Culprit::Function("f".into()), 80)]);
+    let text = said(&account(vec![futex, cpu]));
+    for words in [
+        "80% idle",
+        "most of the rest, 75% (300 ms), was waited for locks or condition variables in get",
+        "keeper 9 ended 60% of that in put",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    // Sleep by choice costs nothing, however long.
+    let slept = account(vec![line(SLEEP, 1_500, &[]), line("pipe", 20, &put)]);
+    assert!(said(&slept).contains("100% (20.0 ms), was waited on pipes"));
+    let functions =
+        [("f", 10), ("g", 5), ("h", 95)].map(|(name, n)| (Culprit::Function(name.into()), n));
+    let text = said(&account(vec![line(ON_CPU, 900, &functions[..1])]));
+    assert!(
+        text.contains("f has 100% of that (72.2-100.0% with 95% confidence)"),
+        "{text}"
+    );
+    let text = said(&account(vec![line(ON_CPU, 900, &functions)]));
+    assert!(
+        text.contains("spread over many functions: f has 9% of that"),
+        "{text}"
+    );
+}
+
+#[test]
+fn where_nothing_stands_out_or_nobody_is_to_blame_it_is_said() {
+    let lines = [
+        "futex", "pipe", "socket", "poll", "epoll", "wait", "device", "lock", "inotify", "other",
+        "eventfd",
+    ];
+    let many = lines.map(|kind| line(kind, 50, &[]));
+    let text = said(&account(many.into()));
+    assert!(
+        text.contains("nothing stands out: the largest part of the rest, 9% (50.0 ms)"),
+        "{text}"
+    );
+    assert!(
+        text.contains("who ended these waits is not known"),
+        "{text}"
+    );
+    let blames: Vec<_> = (1..=10).map(|pid| (program("a", pid), 10)).collect();
+    let text = said(&account(vec![line("pipe", 90, &blames)]));
+    assert!(
+        text.contains("many ended these waits: a 1 ended 10% of that in put"),
+        "{text}"
+    );
+    let hangs = [(Culprit::Nobody, 9), (program("a", 1), 1)];
+    let text = said(&account(vec![line("futex", 90, &hangs)]));
+    assert!(text.contains("90% of that nobody has ended yet"), "{text}");
+    let text = said(&account(vec![line("pipe", 9, &[])]));
+    assert!(
+        text.contains("they had next to nothing to do: 9.00 ms"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_next_command_looks_at_the_line_or_at_its_culprit() {
+    let other = [(program("cc1", 9), 60)];
+    let own = [(program("app", 7), 60)];
+    for (kind, blames, expected) in [
+        (ON_CPU, &other[..], "profile -p 7 30 -o cpu.html"),
+        (RUN_QUEUE, &other, "profile -p 9 10"),
+        (RUN_QUEUE, &own, "runqlat -p 7 5 1"),
+        ("futex", &other, "lockstat -p 7 10"),
+        ("block-io", &other, "biolatency -P 5 1"),
+        ("page-fault", &other, "profile -e major-faults -p 7 10"),
+        ("pipe", &other, "why -p 9 10"),
+        ("pipe", &own, "offcputime -p 7 10"),
+    ] {
+        assert_eq!(
+            command(&account(vec![line(kind, 500, blames)])),
+            expected,
+            "{kind}"
+        );
+    }
+    assert_eq!(
+        command(&account(vec![line("pipe", 1, &other)])),
+        "pressure 5 1"
+    );
+}
+
+#[test]
+fn reports_fit_a_terminal_and_lines_come_to_all() {
+    let hostile = PATHS[0];
+    let culprit = Culprit::Program((hostile.into(), u32::MAX), Some(hostile.into()));
+    let mut lines: Vec<Line> = ["futex", RUN_QUEUE, ON_CPU]
+        .map(|kind| line(kind, 100, &[(culprit.clone(), MANY)]))
+        .into();
+    for line in &mut lines {
+        line.place = Some(hostile.into());
+        line.waits = MANY;
+    }
+    let mut account = account(lines);
+    account.programs = vec![(hostile.into(), u32::MAX), ("b".into(), 1)];
+    account.looked = Some(0.123);
+    let words = sentences::sentences(&account).join("\n");
+    assert_narrow(&words);
+    let mut table = Vec::new();
+    let written = report::table(&args("why -v"), &account).write(Style::Plain, &mut table);
+    written.expect("a vector");
+    let table = String::from_utf8(table).expect("text");
+    let titles = "     TIME  SHARE     WAITS      AVG  WHERE THE TIME WENT\n";
+    assert!(table.starts_with(titles), "{table}");
+    assert_narrow(&table);
+    assert!(table.lines().all(|line| columns(line) <= 80), "{table}");
+    for share in [" 5.0%", " 85.0%", " 100.0%"] {
+        assert!(table.contains(share), "{share}: {table}");
+    }
+}
+
+#[test]
+fn the_brief_form_is_never_longer_than_it_may_be() {
+    let culprit = Culprit::Program(("\u{1}".repeat(15).into(), 1), Some("f".repeat(700).into()));
+    let lines = (0..40).map(|_| line("futex", 10, &[(culprit.clone(), 1)]));
+    let account = account(lines.collect());
+    let answer = sentences::sentences(&account);
+    let brief = json::brief(&account, &answer);
+    let text = format!("{brief}\n");
+    assert!(text.len() <= 4096 && text.len() > 3000, "{}", text.len());
+    let shown = brief["lines"].as_array().expect("lines").len();
+    assert_eq!(brief["more_lines"], 42 - shown);
+}
