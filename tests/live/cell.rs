@@ -138,6 +138,7 @@ fn assert_tools_work(pids: Pids) {
         ("biolatency", "0.2 1", "disks"),
         ("pressure", "0.2 1", "resources"),
         ("syscount", "0.2 1", "groups"),
+        ("why", "0.2", "lines"),
         ("lockstat", "--now", "waits"),
     ] {
         let report = cell.report(pids, tool, options);

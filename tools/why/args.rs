@@ -12,7 +12,9 @@ use session::schedule::{For, parse_duration};
 use session::targets::{Settings, Targets};
 use session::{Asked, Options};
 
-use crate::{offcputime, profile as profiling, runqlat};
+use crate::offcputime::Args as WaitArgs;
+use crate::profile::Args as CpuArgs;
+use crate::runqlat::Args as QueueArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -79,19 +81,19 @@ pub(crate) struct Args {
 #[derive(Debug)]
 pub(crate) struct Parts {
     /// Waits, who ended them, and the account of all time.
-    pub(crate) waits: offcputime::Args,
+    pub(crate) waits: WaitArgs,
     /// Neighbours that were waited behind.
-    pub(crate) queue: runqlat::Args,
+    pub(crate) queue: QueueArgs,
     /// Functions on CPUs.
-    pub(crate) cpu: profiling::Args,
+    pub(crate) cpu: CpuArgs,
 }
 
 impl Parts {
     fn of(args: &Args) -> Result<Self> {
         let mut parts = Self {
-            waits: offcputime::Args::try_parse_from(["offcputime", "-m", "0", "--waker"])?,
-            queue: runqlat::Args::try_parse_from(["runqlat"])?,
-            cpu: profiling::Args::try_parse_from(["profile", "-F", SAMPLES_HZ])?,
+            waits: WaitArgs::try_parse_from(["offcputime", "-m", "0", "--waker"])?,
+            queue: QueueArgs::try_parse_from(["runqlat"])?,
+            cpu: CpuArgs::try_parse_from(["profile", "-F", SAMPLES_HZ])?,
         };
         for stacks in [&mut parts.waits.stacks, &mut parts.cpu.stacks] {
             stacks.clone_from(&args.stacks);
@@ -135,7 +137,7 @@ impl Args {
 impl Options for Args {
     const NAME: &'static str = "why";
     /// The account's are all engines'.
-    const NEEDS: &'static [Need] = <offcputime::Args as Options>::NEEDS;
+    const NEEDS: &'static [Need] = <WaitArgs as Options>::NEEDS;
 
     fn asked(&self) -> Asked<'_> {
         Asked {

@@ -14,8 +14,9 @@ use session::together::{AsOne, Together};
 use crate::offcputime::Offcputime;
 use crate::profile::Profiling;
 use crate::runqlat::Runqlat;
-use crate::why::account::{Account, Found};
+use crate::why::account::Account;
 use crate::why::args::{Args, Parts};
+use crate::why::drafts::Found;
 use crate::why::{report, wall};
 
 /// All engines.

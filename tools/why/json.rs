@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 use session::closing::Closing;
 use session::quotas::UsedUp;
 
-use crate::why::account::{Account, Blame, Culprit, Line, Program};
+use crate::why::account::Account;
+use crate::why::line::{Blame, Culprit, Line, Program};
 
 /// Most bytes of the brief form.
 const BRIEF: usize = 4096;

@@ -7,8 +7,10 @@ use args::Args;
 
 mod account;
 mod args;
+mod drafts;
 mod engine;
 mod json;
+mod line;
 mod next;
 mod report;
 mod sentences;

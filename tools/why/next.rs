@@ -5,8 +5,9 @@ use session::chosen;
 use session::next::{self, Step, is_plain};
 
 use crate::offcputime::THROTTLED;
-use crate::why::account::{Account, Culprit, Line, ON_CPU, Program, RUN_QUEUE};
+use crate::why::account::Account;
 use crate::why::args::Args;
+use crate::why::line::{Culprit, Line, ON_CPU, Program, RUN_QUEUE};
 use crate::why::sentences::{IS_CULPRIT, is_at_rest};
 
 /// A line for it; of threads at rest, for the whole machine.

@@ -15,8 +15,9 @@ use session::closing::{self, Closing};
 use session::output::Format;
 use session::program;
 
-use crate::why::account::{Account, Blame, Culprit, IDLE, LOST, Line, ON_CPU, RESIDUAL, UNSEEN};
+use crate::why::account::Account;
 use crate::why::args::Args;
+use crate::why::line::{Blame, Culprit, IDLE, LOST, Line, ON_CPU, RESIDUAL, UNSEEN};
 use crate::why::sentences::{function, program as name_of, sentences, who};
 use crate::why::{json, next};
 

@@ -6,7 +6,8 @@ use profile::text::{WIDTH, comm, cut, round_percent, sentence};
 use profile::units;
 
 use crate::offcputime::{SLEEP, THROTTLED, for_what};
-use crate::why::account::{Account, Blame, Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
+use crate::why::account::Account;
+use crate::why::line::{Blame, Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
 
 /// Share of busy time from which a line stands out.
 pub(crate) const STANDS_OUT: f64 = 0.1;

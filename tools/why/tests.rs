@@ -5,8 +5,9 @@ use profile::style::Style;
 use profile::text::columns;
 use session::Options;
 
-use super::account::{Account, Blame, Culprit, IDLE, Line, ON_CPU, RESIDUAL, RUN_QUEUE};
+use super::account::Account;
 use super::args::Args;
+use super::line::{Blame, Culprit, IDLE, Line, ON_CPU, RESIDUAL, RUN_QUEUE};
 use super::{json, next, report, sentences};
 use crate::narrow::{MANY, PATHS, assert_narrow};
 use crate::offcputime::SLEEP;

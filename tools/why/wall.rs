@@ -6,7 +6,7 @@ use profile::frame::{Frame, FrameKind};
 use profile::model::{Profile, Sample, ValueType};
 use profile::reasons;
 
-use crate::why::account::{ON_CPU, RUN_QUEUE};
+use crate::why::line::{ON_CPU, RUN_QUEUE};
 
 /// The profile of it, ns. Samples on CPUs have all of `oncpu_ns` by their number.
 pub(crate) fn profile(off: &Profile, on: &Profile, oncpu_ns: u64) -> Profile {

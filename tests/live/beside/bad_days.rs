@@ -43,6 +43,7 @@ fn a_closed_pipe_ends_quietly() {
         ("lockstat", "1"),
         ("pressure", "100ms 5"),
         ("syscount", "100ms 5"),
+        ("why", "300ms"),
     ] {
         let mut command = Tool::command(tool, args);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -121,6 +121,7 @@ fn a_reader_that_leaves_after_one_line_ends_it_quietly() {
         "biolatency -j 50ms",
         "pressure -j 50ms",
         "syscount -j 50ms",
+        "why 300ms",
         "profile -I -F 499 --unwind fp 500ms",
         "offcputime 500ms",
         "lockstat -i 100ms",

@@ -136,6 +136,8 @@ fn an_attached_tool_has_only_what_it_needs() {
         ("runqlat", &[], 0),
         ("biolatency", &[], 0),
         ("syscount", &[], 0),
+        ("why", &[], 0),
+        ("why", &["-o", &file], DAC_OVERRIDE | 1 << 3),
         ("pressure", &["-s", "100ms"], 0),
         ("lockstat", &["-p", &own_pid], 0),
         (

@@ -9,12 +9,13 @@ use crate::supervised::run;
 use crate::tool::Output;
 
 /// Tools and their options; with these a run is short and loads all that it may.
-const RUNS: [(&str, &[&str]); 8] = [
+const RUNS: [(&str, &[&str]); 9] = [
     ("runqlat", &["0.1", "1"]),
     ("syscount", &["0.1", "1"]),
     ("biolatency", &["0.1", "1"]),
     ("profile", &["-p", "TARGET", "0.1"]),
     ("offcputime", &["-p", "TARGET", "0.1"]),
+    ("why", &["-p", "TARGET", "0.1"]),
     ("pressure", &["-s", "0.1", "1"]),
     ("lockstat", &["-p", "TARGET", "0.1"]),
     ("lockstat", &["--now", "-p", "TARGET"]),

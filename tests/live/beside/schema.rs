@@ -8,7 +8,7 @@ use crate::kernel::Machine;
 use crate::tool::Tool;
 
 /// Runs that have all parts of a report, but for a budget's.
-const RUNS: [(&str, &str); 8] = [
+const RUNS: [(&str, &str); 10] = [
     ("pressure", "-j -s 300ms 1"),
     ("profile", "-j 300ms"),
     ("offcputime", "-j --waker 300ms"),
@@ -17,6 +17,8 @@ const RUNS: [(&str, &str); 8] = [
     ("lockstat", "-j --now"),
     ("biolatency", "-j -P --phases --slower 1us 300ms 1"),
     ("syscount", "-j 300ms 1"),
+    ("why", "-j 300ms"),
+    ("why", "--brief 300ms"),
 ];
 
 /// Objects whose keys are names of others: losses and errors, ends of stacks, files.

@@ -1,0 +1,212 @@
+//! Lines of the account while they are added up.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use host::clock::Edges;
+use profile::brief::place;
+use profile::frame::Frame;
+use profile::model::{Profile, Sample, Task};
+use profile::rank::Rank;
+use profile::reasons;
+
+use crate::offcputime::{Harvest, THROTTLED};
+use crate::runqlat::Interval;
+use crate::why::line::{Blame, Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
+
+/// What the engines found in one window.
+pub(crate) struct Found<'a> {
+    /// Waits.
+    pub(crate) off: &'a Profile,
+    /// Samples on CPUs.
+    pub(crate) on: &'a Profile,
+    /// Sums of all time, and quotas.
+    pub(crate) waits: &'a Harvest,
+    /// Neighbours.
+    pub(crate) queue: &'a Interval,
+    /// Begin and end.
+    pub(crate) window: Edges,
+    /// Share of the time that was looked at, where that is not all.
+    pub(crate) looked: Option<f64>,
+}
+
+/// A line that is being added up.
+#[derive(Default)]
+struct Draft {
+    ns: u64,
+    waits: u64,
+    whose: HashMap<u32, u64>,
+    blames: HashMap<Culprit, u64>,
+    /// Most of a single stack, and that.
+    most: u64,
+    stack: (Arc<[Frame]>, Arc<[Frame]>),
+}
+
+impl Draft {
+    fn add(&mut self, sample: &Sample, ns: u64) {
+        self.ns = self.ns.saturating_add(ns);
+        *self.whose.entry(sample.task.tgid).or_default() += ns;
+        if ns > self.most {
+            self.most = ns;
+            self.stack = (Arc::clone(&sample.kernel), Arc::clone(&sample.user));
+        }
+    }
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Drafts {
+    by_place: HashMap<(&'static str, Option<Arc<str>>), Draft>,
+    /// Names of processes, of their first threads where those were seen.
+    names: HashMap<u32, (bool, Arc<str>)>,
+}
+
+impl Drafts {
+    fn learn(&mut self, task: &Task) {
+        let is_first = task.tid == task.tgid;
+        let known = self.names.entry(task.tgid);
+        let known = known.or_insert_with(|| (is_first, Arc::clone(&task.comm)));
+        if is_first && !known.0 {
+            *known = (true, Arc::clone(&task.comm));
+        }
+    }
+
+    pub(super) fn names(&self) -> HashMap<u32, Arc<str>> {
+        let names = self.names.iter();
+        names
+            .map(|(tgid, (_, name))| (*tgid, Arc::clone(name)))
+            .collect()
+    }
+
+    pub(super) fn add_wait(&mut self, profile: &Profile, sample: &Sample) {
+        self.learn(&sample.task);
+        let [ns, queue_ns] = reasons::parts(profile, sample.reason, &sample.values);
+        if queue_ns > 0 {
+            let queue = self.by_place.entry((RUN_QUEUE, None)).or_default();
+            queue.add(sample, queue_ns);
+            queue.waits += sample.count;
+        }
+        if ns == 0 {
+            return;
+        }
+        let reason = sample.reason.unwrap_or("other");
+        let key = match (sample.idle, reason) {
+            (true, _) => (IDLE, None),
+            (_, THROTTLED) => (THROTTLED, None),
+            _ => (reason, function(&sample.kernel, &sample.user)),
+        };
+        let draft = self.by_place.entry(key).or_default();
+        draft.add(sample, ns);
+        draft.waits += sample.count;
+        if sample.idle {
+            return;
+        }
+        let culprit = match &sample.waker {
+            None => Culprit::Nobody,
+            Some(waker) => waker.task.as_ref().map_or(Culprit::Interrupt, |task| {
+                let place = function(&waker.kernel, &waker.user);
+                Culprit::Program((Arc::clone(&task.comm), task.tgid), place)
+            }),
+        };
+        *draft.blames.entry(culprit).or_default() += ns;
+    }
+
+    pub(super) fn add_cpu_time(&mut self, profile: &Profile, oncpu_ns: u64) {
+        let all: u64 = profile.samples.iter().map(Sample::total).sum();
+        let draft = self.by_place.entry((ON_CPU, None)).or_default();
+        for sample in &profile.samples {
+            let value = sample.total();
+            draft.add(sample, value);
+            let function = function(&sample.kernel, &sample.user);
+            let culprit = Culprit::Function(function.unwrap_or("[no stack]".into()));
+            *draft.blames.entry(culprit).or_default() += value;
+        }
+        // Samples say whose it is, and where; how long it is the kernel's switches say.
+        for part in draft.whose.values_mut() {
+            *part = (*part as f64 / all.max(1) as f64 * oncpu_ns as f64) as u64;
+        }
+        draft.ns = oncpu_ns;
+        let tasks = profile.samples.iter().map(|sample| &sample.task);
+        tasks.for_each(|task| self.learn(task));
+    }
+
+    pub(super) fn lines(self, found: &Found<'_>, names: &HashMap<u32, Arc<str>>) -> Vec<Line> {
+        let drafts = self.by_place.into_iter();
+        let mut lines: Vec<Line> = drafts
+            .map(|((kind, place), draft)| {
+                let mut blames = match kind {
+                    RUN_QUEUE => neighbours(found.queue),
+                    _ => ranked(draft.blames, names),
+                };
+                if found.looked.is_some() {
+                    // Most waits outlast the window that saw them.
+                    blames.retain(|blame| blame.culprit != Culprit::Nobody);
+                }
+                Line {
+                    kind,
+                    place,
+                    ns: draft.ns.cast_signed(),
+                    waits: draft.waits,
+                    whose: whose(&draft.whose, names),
+                    blamed: blames.iter().map(|blame| blame.value).sum(),
+                    blames,
+                    stack: draft.stack,
+                }
+            })
+            .collect();
+        lines.rank_by_key(|line| {
+            let order = (line.kind == IDLE, Reverse(line.ns));
+            (order, line.kind, line.place.clone())
+        });
+        lines
+    }
+}
+
+/// Name of the function that a stack is in.
+fn function(kernel: &[Frame], user: &[Frame]) -> Option<Arc<str>> {
+    place(kernel, user).map(|name| name.as_ref().into())
+}
+
+fn whose(times: &HashMap<u32, u64>, names: &HashMap<u32, Arc<str>>) -> Vec<(Program, u64)> {
+    let mut whose: Vec<(Program, u64)> = times
+        .iter()
+        .map(|(tgid, ns)| ((names.get(tgid).cloned().unwrap_or_default(), *tgid), *ns))
+        .collect();
+    whose.rank_by_key(|(program, ns)| (Reverse(*ns), program.clone()));
+    whose
+}
+
+/// Culprits, the most first. Threads of a process are one, by its name where that is known.
+fn ranked(
+    values: impl IntoIterator<Item = (Culprit, u64)>,
+    names: &HashMap<u32, Arc<str>>,
+) -> Vec<Blame> {
+    let mut sums: HashMap<Culprit, u64> = HashMap::new();
+    for (mut culprit, value) in values {
+        if let Culprit::Program((name, tgid), _) = &mut culprit
+            && let Some(known) = names.get(tgid)
+        {
+            *name = Arc::clone(known);
+        }
+        let sum = sums.entry(culprit).or_default();
+        *sum = sum.saturating_add(value);
+    }
+    let sums = sums.into_iter();
+    let mut blames: Vec<Blame> = sums
+        .map(|(culprit, value)| Blame { culprit, value })
+        .collect();
+    blames.rank_by_key(|blame| {
+        let order = (blame.culprit.is_nameless(), Reverse(blame.value));
+        (order, blame.culprit.clone())
+    });
+    blames
+}
+
+fn neighbours(queue: &Interval) -> Vec<Blame> {
+    let ran = queue.culprits.iter().map(|one| {
+        let program = (Arc::clone(&one.comm), one.tgid);
+        (Culprit::Program(program, None), one.caused_ns)
+    });
+    ranked(ran, &HashMap::new())
+}
