@@ -64,11 +64,9 @@ static __always_inline void sleep_for(struct member *member, struct task_struct 
 	if (window_end_ns && now >= window_end_ns)
 		return;
 	/* The kernel's own word on its locks comes first. */
-	if (member->kernel.depth) {
-		event = 0;
-	} else if (event) {
+	if (!member->kernel.depth && event) {
 		begin_event_wait(sleep, &member->backend, event, now);
-	} else if (may_be_token && token_of(&lock, task, is_current)) {
+	} else if (!member->kernel.depth && may_be_token && token_of(&lock, task, is_current)) {
 		begin_sleep(sleep, now);
 		sleep->wait.lock = lock;
 	}

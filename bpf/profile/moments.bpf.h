@@ -30,7 +30,8 @@ RING(moments, MOMENT_RING_BYTES);
 const struct moment *unused_moment __attribute__((unused));
 
 /* Without waking anybody: the ring holds far more than what comes between two looks at it. */
-static __always_inline void send_moment(const struct profile_key *key, struct task_struct *task, __u64 weight)
+static __always_inline void send_moment(const struct profile_key *key, struct task_struct *task, __u64 weight,
+					__u64 now)
 {
 	struct moment *moment;
 
@@ -41,7 +42,7 @@ static __always_inline void send_moment(const struct profile_key *key, struct ta
 		__sync_fetch_and_add(&moments_full, 1);
 		return;
 	}
-	moment->time_ns = bpf_ktime_get_ns();
+	moment->time_ns = now;
 	moment->weight = weight;
 	moment->cpu = bpf_get_smp_processor_id();
 	moment->tid = tid_of(targets.pid_namespace, task);

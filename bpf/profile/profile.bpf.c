@@ -123,9 +123,9 @@ struct user_place {
 	__u64 bp;
 };
 
-/* `outside`: set when the event found the thread in user code. */
+/* `outside`: set when the event found the thread in user code. `now`: the time by which it is in the window. */
 static __always_inline void sample(void *ctx, struct task_struct *task, const struct user_place *outside,
-				   struct profile_totals *sums, __u64 weight)
+				   struct profile_totals *sums, __u64 weight, __u64 now)
 {
 	struct profile_key key = { .tgid = tgid_of(targets.pid_namespace, task) };
 	struct stack_scratch *scratch;
@@ -150,7 +150,7 @@ static __always_inline void sample(void *ctx, struct task_struct *task, const st
 	release_scratch(scratch);
 	sums->samples++;
 	add_row(&key, weight);
-	send_moment(&key, task, weight);
+	send_moment(&key, task, weight, now);
 }
 
 SEC("?perf_event")
@@ -159,8 +159,9 @@ int on_overflow(struct bpf_perf_event_data *ctx)
 	struct task_struct *task = current_task();
 	struct profile_totals *sums = totals_here();
 	struct user_place outside = {};
+	__u64 now = bpf_ktime_get_ns();
 
-	if (!sums || !in_window(bpf_ktime_get_ns()))
+	if (!sums || !in_window(now))
 		return 0;
 	sums->events++;
 	if (!is_wanted(task, sums))
@@ -171,7 +172,7 @@ int on_overflow(struct bpf_perf_event_data *ctx)
 		outside.sp = user_sp(&ctx->regs);
 		outside.bp = user_fp(&ctx->regs);
 	}
-	sample(ctx, task, &outside, sums, 1);
+	sample(ctx, task, &outside, sums, 1, now);
 	return 0;
 }
 
@@ -231,15 +232,16 @@ static __always_inline void event_fired(void *ctx, const struct user_place *outs
 {
 	struct task_struct *task = current_task();
 	struct profile_totals *sums = totals_here();
+	__u64 now = bpf_ktime_get_ns();
 
-	if (!sums || !in_window(bpf_ktime_get_ns()))
+	if (!sums || !in_window(now))
 		return;
 	sums->events++;
 	if (!is_wanted(task, sums) || !is_due(sums))
 		return;
 	if (!weight)
 		__sync_fetch_and_add(&losses.bad_weight, 1);
-	sample(ctx, task, outside, sums, weight * config.every);
+	sample(ctx, task, outside, sums, weight * config.every, now);
 }
 
 SEC("?tracepoint")
