@@ -12,7 +12,7 @@ use crate::Args;
 use crate::examiner::Examiner;
 use crate::process::ordinary;
 
-pub(crate) const OURS: [&str; 7] = [
+pub(crate) const OURS: [&str; 8] = [
     "offcputime",
     "runqlat",
     "biolatency",
@@ -20,6 +20,7 @@ pub(crate) const OURS: [&str; 7] = [
     "lockstat",
     "pressure",
     "syscount",
+    "why",
 ];
 
 /// Length of a tool's window.

@@ -227,10 +227,10 @@ fn run(
     match tool {
         "profile" => command.args(["-F", "999", "-p", pids]),
         "lockstat" => command.args(["-s", "9", "-p", pids]),
-        "offcputime" => command.args(["-p", pids]),
+        "offcputime" | "why" => command.args(["-p", pids]),
         _ => command.args(["0.5", "1"]),
     };
-    let watches = ["profile", "lockstat", "offcputime"].contains(&tool) && options != "--now";
+    let watches = ["profile", "lockstat", "offcputime", "why"].contains(&tool) && options != "--now";
     let tool = Tool::spawn(tool, command);
     if watches && begins(&tool) {
         await_turns(pids);
@@ -292,7 +292,7 @@ fn without_a_capability_is_lost_what_the_document_says() {
     let pids = programs.pids();
     let (columns, rows) = table();
     assert!(
-        columns.len() == 8 && rows.len() == 6,
+        columns.len() == 9 && rows.len() == 6,
         "{columns:?} {rows:?}"
     );
     for (without, cells) in &rows {
