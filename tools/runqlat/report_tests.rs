@@ -190,6 +190,36 @@ fn estimates_are_said_to_be_some_and_nothing_is_claimed_unseen() {
 }
 
 #[test]
+fn a_process_is_waited_behind_by_all_its_threads_together() {
+    let mut interval = interval(0);
+    interval.quotas.clear();
+    let server = parent_id();
+    let task = |tgid, tid, caused_ns| Culprit {
+        tgid,
+        tid,
+        comm: if tgid == 1 { "ab" } else { "server" }.into(),
+        caused_ns,
+        waits: 1,
+    };
+    let threads = (0..5).map(|at| task(server, server + at, 100 * MS));
+    let neighbour = task(1, 1, 160 * MS);
+    interval.culprits = std::iter::once(neighbour).chain(threads).collect();
+    let found = text("", &interval);
+    let answer = format!(";\n  62% behind 5 threads of server {server}\n");
+    assert!(found.contains(&answer), "{found}");
+    let next = format!("profile -p {server} 10   # what server runs\n");
+    assert!(found.contains(&next), "{found}");
+    // The table tells the threads apart.
+    let row = format!("    100 ms    12%         1  server (pid {server})\n");
+    assert!(found.contains(&row), "{found}");
+    // What ran before the last eight slices may have been any of them.
+    interval.culprits.insert(0, task(0, 0, 140 * MS));
+    let found = text("", &interval);
+    let answer = format!(";\n  at least 62% behind 5 threads of server {server}\n");
+    assert!(found.contains(&answer), "{found}");
+}
+
+#[test]
 fn no_line_is_too_long_whatever_the_names_are() {
     for (comm, path) in COMMS.iter().flat_map(|comm| PATHS.map(|path| (comm, path))) {
         let mut interval = interval(LONG_NS);
