@@ -97,20 +97,21 @@ fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profil
             *servers.entry(tgid).or_insert_with(is_server)
         },
     );
-    let samples = harvest.rows.iter().zip(idle).map(|(row, idle)| Sample {
-        task: row.task.clone(),
-        reason: Some(row.wait.reason().name()),
-        user: stacks.user_names(row.user),
-        user_end: stacks.user_end(row.user),
-        kernel: stacks.kernel_names(row.kernel),
-        waker: if args.waker {
-            stacks.waker(row.waker)
-        } else {
-            None
-        },
-        idle,
-        count: row.count,
-        values: vec![row.blocked_ns, row.runqueue_ns],
+    let samples = harvest.rows.iter().zip(idle).map(|(row, idle)| {
+        let user = stacks.user_names(row.user);
+        let kernel = stacks.kernel_names(row.kernel);
+        let function = kernel.last().map_or("", |leaf| &leaf.name);
+        Sample {
+            task: row.task.clone(),
+            reason: Some(row.wait.reason_in(function).name()),
+            idle: idle || idle::rests_in_go(row.wait, &user),
+            user,
+            user_end: stacks.user_end(row.user),
+            kernel,
+            waker: args.waker.then(|| stacks.waker(row.waker)).flatten(),
+            count: row.count,
+            values: vec![row.blocked_ns, row.runqueue_ns],
+        }
     });
     Profile {
         tool: "offcputime",
