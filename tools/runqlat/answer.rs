@@ -12,7 +12,7 @@ use session::chosen;
 use session::next::{self, Step};
 
 use crate::runqlat::args::Args;
-use crate::runqlat::harvest::{Culprit, Interval};
+use crate::runqlat::harvest::{Culprit, EXITED, Interval};
 use crate::runqlat::quota;
 
 /// `1,159 waits for a CPU in 3.00 s, 233 ms of thread time; p50 11.0 us p99 3.87 ms; 46% behind app 27621`, in as many lines as it
@@ -90,7 +90,8 @@ fn processes(culprits: &[Culprit]) -> Vec<Process> {
         });
         process.threads += 1;
         process.caused_ns += culprit.caused_ns;
-        if culprit.tid == culprit.tgid {
+        // Its own name, not a thread's; a thread's, where it has none any more.
+        if culprit.tid == culprit.tgid || &*process.comm == EXITED {
             process.comm = Arc::clone(&culprit.comm);
         }
     }
