@@ -11,7 +11,7 @@ use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::{WIDTH, comm, cut, fit, round_percent as percent, sentence};
+use profile::text::{WIDTH, comm, cut, cut_to_fit, fit, round_percent as percent, sentence};
 use profile::units;
 
 use crate::lockstat::futex::Class;
@@ -187,6 +187,9 @@ fn length(row: &LockRow, ns: u64) -> String {
     }
 }
 
+/// Columns of a caller and its share: those of a line, without the words before and a comma.
+const CALLER: usize = WIDTH - INDENT - 12;
+
 /// Who waited, by the first function outside the lock's code.
 fn callers(row: &LockRow) -> String {
     let mut shares: HashMap<&str, u64> = HashMap::new();
@@ -209,7 +212,10 @@ fn callers(row: &LockRow) -> String {
         several => several
             .iter()
             .take(NAMED)
-            .map(|(caller, ns)| format!("{} {}", terminal(caller), percent(*ns, row.total_ns)))
+            .map(|(caller, ns)| {
+                let share = format!(" {}", percent(*ns, row.total_ns));
+                cut_to_fit(&terminal(caller), &share, CALLER)
+            })
             .collect(),
     };
     if has_rest {

@@ -143,6 +143,13 @@ fn lists_of_who_waits_and_who_holds_add_up() {
     let waiters = "waiters in a 50%, b 20%, c 10%, others 20%\n";
     assert!(said.contains(waiters), "{said}");
     assert!(said.contains(", 2 more 15%;\n"), "{said}");
+    let long = map.waiters[0]
+        .caller
+        .replace("rustc::do_thin_lto::".repeat(9).into());
+    let said = text(&[map.clone()], 1);
+    let cut = "        waiters in rustc::do_thin_lto::rustc::do_thin_lto::rustc::do_thin_… 50%,\n";
+    assert!(said.contains(cut), "{said}");
+    map.waiters[0].caller = long;
     map.waiters.truncate(1);
     for holder in &mut map.holders {
         (holder.on_cpu, holder.runnable, holder.blocked) = (1, 999, 0);
