@@ -193,7 +193,12 @@ pub(crate) fn mark(
 /// own that ends where it was switched to.
 pub(crate) fn rests_in_go(wait: Wait, user: &[Frame]) -> bool {
     let may_rest = wait.may_be_idle() || wait.reason() == Reason::Sleep;
-    may_rest && user.iter().any(|frame| GO_RESTS.contains(&&*frame.name))
+    may_rest && is_in_go(user)
+}
+
+/// Tells if it is a thread of Go's that runs no goroutine.
+pub(crate) fn is_in_go(user: &[Frame]) -> bool {
+    user.iter().any(|frame| GO_RESTS.contains(&&*frame.name))
 }
 
 fn thread(row: &Row) -> Thread {

@@ -253,6 +253,7 @@ fn a_thread_of_go_without_a_goroutine_rests_wherever_it_parks() {
     let parked = ["runtime.mcall", "runtime.exitsyscall0", "runtime.stopm"];
     let futex = row(1, libc::SYS_futex, 3, MS, 1).wait;
     assert!(rests(futex, &parked));
+    assert!(is_in_go(&parked.map(frame)) && !is_in_go(&["main.main"].map(frame)));
     let nap = row(1, libc::SYS_nanosleep, 3, MS, 1).wait;
     assert!(rests(nap, &["runtime.sysmon", "runtime.usleep"]));
     // A program that sleeps of its own accord, and the runtime's own lock.

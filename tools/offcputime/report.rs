@@ -321,6 +321,10 @@ fn closing(
         let time = units::duration(dropped_ns);
         notes.push(format!("stacks below half a microsecond: {time}"));
     }
+    if profile.samples.iter().any(|one| idle::is_in_go(&one.user)) {
+        let goroutines = "Go: waits of goroutines (channels, sync.Mutex, network) are not shown";
+        notes.push(goroutines.to_owned());
+    }
     Closing {
         events: (accounting.events, "switches and wakeups"),
         stacks: Some(stacks.len()),
