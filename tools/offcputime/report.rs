@@ -86,6 +86,7 @@ fn has_left(row: &Row, stacks: &mut StackTable) -> bool {
 
 fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profile {
     let depths: Vec<Option<usize>> = harvest.rows.iter().map(|row| depth(row, stacks)).collect();
+    let lacking = quota::lacking(&harvest.rows);
     let mut servers = HashMap::new();
     let idle = idle::mark(
         &harvest.rows,
@@ -101,9 +102,10 @@ fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profil
         let user = stacks.user_names(row.user);
         let kernel = stacks.kernel_names(row.kernel);
         let function = kernel.last().map_or("", |leaf| &leaf.name);
+        let lacks = lacking.contains(&row.task.tgid);
         Sample {
             task: row.task.clone(),
-            reason: Some(row.wait.reason_in(function).name()),
+            reason: Some(quota::reason(row.wait, function, lacks).name()),
             idle: idle || idle::rests_in_go(row.wait, &user),
             user,
             user_end: stacks.user_end(row.user),
