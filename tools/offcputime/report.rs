@@ -323,7 +323,9 @@ fn closing(
         let time = units::duration(dropped_ns);
         notes.push(format!("stacks below half a microsecond: {time}"));
     }
-    if profile.samples.iter().any(|one| idle::is_in_go(&one.user)) {
+    // Somebody on a whole machine runs Go.
+    let is_choice = !args.targets.are_all();
+    if is_choice && profile.samples.iter().any(|one| idle::is_in_go(&one.user)) {
         let goroutines = "Go: waits of goroutines (channels, sync.Mutex, network) are not shown";
         notes.push(goroutines.to_owned());
     }
