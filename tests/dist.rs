@@ -184,6 +184,7 @@ fn the_archive_has_everything() {
         "README.md",
         "docs/wait.png",
         "share/doc/usekit/LINKED",
+        "SECURITY.md",
         "share/doc/usekit/SECURITY.md",
         "share/doc/usekit/docs/guide.md",
         "share/man/man7/usekit.7",

@@ -1,5 +1,6 @@
 //! Man pages, examples and README say what the tools do.
 
+mod links;
 mod numbers;
 mod pieces;
 mod printed;

@@ -37,6 +37,20 @@ fn events_without_times_are_counted() {
     );
 }
 
+/// `perf script -F comm,pid,tid,time,ip`, which FlameGraph's stackcollapse-perf.pl gives no frames.
+#[test]
+fn frames_without_names_are_addresses() {
+    let event = "app 7/8  1.5: \n\tffffffff821c7894\n\t          401136\n\n";
+    let run = flame("merge -", event.repeat(2));
+    assert_eq!(run.stdout, "app;401136;ffffffff821c7894_[k] 2\n");
+    assert_eq!(run.fails(0), "");
+    // A damaged event costs itself alone.
+    let damaged = ["app 7/x \n\t401136 f\n\n", &event.repeat(2)].concat();
+    let run = flame("merge -", damaged);
+    assert_eq!(run.stdout, "app;401136;ffffffff821c7894_[k] 2\n");
+    assert_has(&run.fails(0), ["1 malformed line"]);
+}
+
 /// Lines as `perf script` prints them with `-F` and these fields.
 #[test]
 fn events_without_names_are_counted() {

@@ -13,6 +13,7 @@ mod answer;
 #[cfg(test)]
 mod answer_tests;
 mod args;
+mod came_last;
 mod chains;
 mod engine;
 mod futex;

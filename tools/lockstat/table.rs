@@ -11,17 +11,16 @@ use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::{WIDTH, comm, cut, fit, round_percent as percent, sentence};
+use profile::text::{WIDTH, comm, cut, cut_to_fit, fit, round_percent as percent, sentence};
 use profile::units;
 
+use crate::lockstat::came_last::{NAMED, came_last};
 use crate::lockstat::futex::Class;
 use crate::lockstat::headline::{is_guess, worst};
-use crate::lockstat::row::{Arrival, For, Holder, HolderKind, LockRow, Meanwhile, Side};
+use crate::lockstat::row::{For, Holder, HolderKind, LockRow, Meanwhile, Side};
 
 /// Of the lines about a lock.
 const INDENT: usize = 8;
-/// Callers and holders named behind a lock.
-const NAMED: usize = 3;
 /// Locks that are shown where no number is asked for.
 pub(crate) const SHOWN: usize = 20;
 /// Share of all waiting below which a lock has no row of its own then.
@@ -187,6 +186,9 @@ fn length(row: &LockRow, ns: u64) -> String {
     }
 }
 
+/// Columns of a caller and its share: those of a line, without the words before and a comma.
+const CALLER: usize = WIDTH - INDENT - 12;
+
 /// Who waited, by the first function outside the lock's code.
 fn callers(row: &LockRow) -> String {
     let mut shares: HashMap<&str, u64> = HashMap::new();
@@ -209,7 +211,10 @@ fn callers(row: &LockRow) -> String {
         several => several
             .iter()
             .take(NAMED)
-            .map(|(caller, ns)| format!("{} {}", terminal(caller), percent(*ns, row.total_ns)))
+            .map(|(caller, ns)| {
+                let share = format!(" {}", percent(*ns, row.total_ns));
+                cut_to_fit(&terminal(caller), &share, CALLER)
+            })
             .collect(),
     };
     if has_rest {
@@ -256,6 +261,9 @@ fn how(row: &LockRow) -> Vec<String> {
     parts
 }
 
+/// Part of the time below which a thread's name says nothing: servers have a thread for each request.
+const NAMELESS: u64 = 20;
+
 /// Holders of a lock, whatever stack they were seen on, and what they were doing.
 fn held_by(holders: &[Holder]) -> Vec<String> {
     let all = by_thread(holders.iter());
@@ -271,7 +279,11 @@ fn held_by(holders: &[Holder]) -> Vec<String> {
         _ => format!("{} {}", who(holder), share(holder.caused_ns)),
     };
     let mut named: Vec<String> = all.iter().take(NAMED).map(named).collect();
-    if all.len() > NAMED {
+    let is_one_of_many = |most: &Holder| most.caused_ns < caused_ns_of_all / NAMELESS;
+    if all.len() > NAMED && all.first().is_some_and(is_one_of_many) {
+        let threads = units::counted(all.len() as u64, "threads");
+        named = vec![format!("{threads}, each less than 5% of the time")];
+    } else if all.len() > NAMED {
         let rest = all[NAMED..].iter().map(|holder| holder.caused_ns).sum();
         named.push(format!("{} more {}", all.len() - NAMED, share(rest)));
     }
@@ -289,31 +301,6 @@ fn doing(holders: &[Holder]) -> String {
         1 => format!("{was} {doing}"),
         _ => format!("{were} {doing}"),
     }
-}
-
-/// Threads that came last to a barrier, and how often.
-fn came_last(last: &[Arrival]) -> Vec<String> {
-    let rounds = last.iter().map(|one| one.times).sum();
-    let named = |(at, one): (usize, &Arrival)| {
-        let begin = if at == 0 { "last to come: " } else { "" };
-        let who = format!("{} {}", comm(&one.task.comm), one.task.tid);
-        let caller = one.caller.as_deref();
-        let place = caller.map_or_else(String::new, |caller| format!(", in {}", terminal(caller)));
-        let times = match at {
-            0 => format!(
-                "{} of {}",
-                units::count(one.times),
-                units::counted(rounds, "times")
-            ),
-            _ => units::counted(one.times, "times"),
-        };
-        format!("{begin}{who}, {times}{place}")
-    };
-    let mut named: Vec<String> = last.iter().take(NAMED).enumerate().map(named).collect();
-    if last.len() > NAMED {
-        named.push(format!("{} more", last.len() - NAMED));
-    }
-    named
 }
 
 /// Said of a program's lock that nobody was seen to hold or release.

@@ -143,6 +143,25 @@ fn lists_of_who_waits_and_who_holds_add_up() {
     let waiters = "waiters in a 50%, b 20%, c 10%, others 20%\n";
     assert!(said.contains(waiters), "{said}");
     assert!(said.contains(", 2 more 15%;\n"), "{said}");
+    let long = map.waiters[0]
+        .caller
+        .replace("rustc::do_thin_lto::".repeat(9).into());
+    let said = text(&[map.clone()], 1);
+    let cut = "        waiters in rustc::do_thin_lto::rustc::do_thin_lto::rustc::do_thin_… 50%,\n";
+    assert!(said.contains(cut), "{said}");
+    // A thread for each request: no name says anything.
+    let holders = std::mem::take(&mut map.holders);
+    map.holders = (1..=21)
+        .map(|tid| holder("app", tid, HolderKind::Waker, 1_000_000))
+        .collect();
+    let said = text(&[map.clone()], 1);
+    let many = "        released by 21 threads, each less than 5% of the time";
+    assert!(said.contains(many), "{said}");
+    map.holders[0].caused_ns = 1_100_000;
+    let said = text(&[map.clone()], 1);
+    assert!(said.contains("released by app 1 5%, app 21 5%, "), "{said}");
+    map.holders = holders;
+    map.waiters[0].caller = long;
     map.waiters.truncate(1);
     for holder in &mut map.holders {
         (holder.on_cpu, holder.runnable, holder.blocked) = (1, 999, 0);

@@ -14,7 +14,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use host::waits::Reason;
+use host::waits::{Reason, Wait};
+use profile::frame::Frame;
 use stacks::LEFT_OUT;
 
 use crate::offcputime::harvest::Row;
@@ -25,6 +26,14 @@ const HABIT: f64 = 0.9;
 const SELDOM: f64 = 0.01;
 /// Mean time until a thread has work again, ns.
 const BRISK_NS: u64 = 100_000;
+
+/// Functions of Go's runtime in which a thread has no goroutine to run, or looks from time to time after those that have.
+const GO_RESTS: [&str; 4] = [
+    "runtime.findRunnable",
+    "runtime.findrunnable",
+    "runtime.stopm",
+    "runtime.sysmon",
+];
 
 /// A place where a thread waits: its stack, the kernel's if it has no other, and the system call.
 type Place = (Thread, u64, u64, i16);
@@ -178,6 +187,18 @@ pub(crate) fn mark(
         (!is_brisk || comes_by_socket()) && !(is_only && has_left(row))
     };
     rows.iter().zip(depths).map(is_idle).collect()
+}
+
+/// Tells if a thread of Go's waits for a goroutine to run. Frames do not tell: the runtime parks in several places, on a stack of its
+/// own that ends where it was switched to.
+pub(crate) fn rests_in_go(wait: Wait, user: &[Frame]) -> bool {
+    let may_rest = wait.may_be_idle() || wait.reason() == Reason::Sleep;
+    may_rest && is_in_go(user)
+}
+
+/// Tells if it is a thread of Go's that runs no goroutine.
+pub(crate) fn is_in_go(user: &[Frame]) -> bool {
+    user.iter().any(|frame| GO_RESTS.contains(&&*frame.name))
 }
 
 fn thread(row: &Row) -> Thread {

@@ -235,3 +235,33 @@ fn a_habit_tells_where_a_stack_is_not_complete() {
         [true, false]
     );
 }
+
+#[test]
+fn a_thread_of_go_without_a_goroutine_rests_wherever_it_parks() {
+    let frame = |name: &str| Frame {
+        name: name.into(),
+        kind: profile::frame::FrameKind::User,
+        inlined: false,
+        module: None,
+        address: 0,
+        line: None,
+    };
+    let rests = |wait, names: &[&str]| {
+        let frames: Vec<Frame> = names.iter().map(|name| frame(name)).collect();
+        rests_in_go(wait, &frames)
+    };
+    let parked = ["runtime.mcall", "runtime.exitsyscall0", "runtime.stopm"];
+    let futex = row(1, libc::SYS_futex, 3, MS, 1).wait;
+    assert!(rests(futex, &parked));
+    assert!(is_in_go(&parked.map(frame)) && !is_in_go(&["main.main"].map(frame)));
+    let nap = row(1, libc::SYS_nanosleep, 3, MS, 1).wait;
+    assert!(rests(nap, &["runtime.sysmon", "runtime.usleep"]));
+    // A program that sleeps of its own accord, and the runtime's own lock.
+    assert!(!rests(nap, &["main.main", "runtime.usleep"]));
+    assert!(!rests(futex, &["main.main", "runtime.futex"]));
+    let lock = Wait {
+        futex_value: 2,
+        ..futex
+    };
+    assert!(!rests(lock, &parked));
+}

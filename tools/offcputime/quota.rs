@@ -1,10 +1,10 @@
 //! CPU quotas that threads lacked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::{self, Write};
 
-use host::waits::Reason;
+use host::waits::{Reason, Wait};
 use profile::model::Profile;
 use session::quotas::{self, Quotas, UsedUp};
 
@@ -36,6 +36,26 @@ pub(crate) fn used_up(before: &Quotas, rows: &[Row], is_choice: bool) -> Vec<Use
     }
     groups.sort_by_key(place);
     groups
+}
+
+/// Function of the kernel in which threads wait for quota since 6.18, on their way to user space.
+const WAITING: &str = "task_work_run";
+
+/// The reason of a wait, by the kernel's function that waits, too. `lacks`: other waits of its process were for quota. Whoever had
+/// used it up before the window is on no CPU's queue, and looks preempted.
+pub(crate) fn reason(wait: Wait, function: &str, lacks: bool) -> Reason {
+    match wait.reason_in(function) {
+        Reason::Preempted if lacks && function == WAITING => Reason::Throttled,
+        reason => reason,
+    }
+}
+
+/// Processes that waited for quota.
+pub(crate) fn lacking(rows: &[Row]) -> HashSet<u32> {
+    let throttled = rows
+        .iter()
+        .filter(|row| row.wait.reason() == Reason::Throttled);
+    throttled.map(|row| row.task.tgid).collect()
 }
 
 /// Writes whose quota it was, if threads waited for one longer than a hundredth of the time.

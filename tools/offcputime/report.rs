@@ -86,6 +86,7 @@ fn has_left(row: &Row, stacks: &mut StackTable) -> bool {
 
 pub(crate) fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profile {
     let depths: Vec<Option<usize>> = harvest.rows.iter().map(|row| depth(row, stacks)).collect();
+    let lacking = quota::lacking(&harvest.rows);
     let mut servers = HashMap::new();
     let idle = idle::mark(
         &harvest.rows,
@@ -97,20 +98,22 @@ pub(crate) fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable
             *servers.entry(tgid).or_insert_with(is_server)
         },
     );
-    let samples = harvest.rows.iter().zip(idle).map(|(row, idle)| Sample {
-        task: row.task.clone(),
-        reason: Some(row.wait.reason().name()),
-        user: stacks.user_names(row.user),
-        user_end: stacks.user_end(row.user),
-        kernel: stacks.kernel_names(row.kernel),
-        waker: if args.waker {
-            stacks.waker(row.waker)
-        } else {
-            None
-        },
-        idle,
-        count: row.count,
-        values: vec![row.blocked_ns, row.runqueue_ns],
+    let samples = harvest.rows.iter().zip(idle).map(|(row, idle)| {
+        let user = stacks.user_names(row.user);
+        let kernel = stacks.kernel_names(row.kernel);
+        let function = kernel.last().map_or("", |leaf| &leaf.name);
+        let lacks = lacking.contains(&row.task.tgid);
+        Sample {
+            task: row.task.clone(),
+            reason: Some(quota::reason(row.wait, function, lacks).name()),
+            idle: idle || idle::rests_in_go(row.wait, &user),
+            user,
+            user_end: stacks.user_end(row.user),
+            kernel,
+            waker: args.waker.then(|| stacks.waker(row.waker)).flatten(),
+            count: row.count,
+            values: vec![row.blocked_ns, row.runqueue_ns],
+        }
     });
     Profile {
         tool: "offcputime",
@@ -319,6 +322,12 @@ fn closing(
     if dropped_ns > 0 {
         let time = units::duration(dropped_ns);
         notes.push(format!("stacks below half a microsecond: {time}"));
+    }
+    // Somebody on a whole machine runs Go.
+    let is_choice = !args.targets.are_all();
+    if is_choice && profile.samples.iter().any(|one| idle::is_in_go(&one.user)) {
+        let goroutines = "Go: waits of goroutines (channels, sync.Mutex, network) are not shown";
+        notes.push(goroutines.to_owned());
     }
     Closing {
         events: (accounting.events, "switches and wakeups"),

@@ -3,6 +3,7 @@
 use budget::Series;
 use clap::Parser;
 use host::clock::Edges;
+use host::waits::{Reason, Wait, flags};
 use profile::losses::Losses;
 use profile::model::Task;
 
@@ -212,4 +213,16 @@ fn a_list_without_stacks_leaves_no_gap() {
     let report = report_of("offcputime --idle only", &busy, 0);
     let line = "\n\nNo thread waited with nothing to do.\n\nnext: ";
     assert!(report.contains(line), "{report}");
+}
+
+#[test]
+fn whoever_had_no_quota_left_before_the_window_was_not_preempted() {
+    let ready = Wait {
+        flags: flags::RUNNABLE,
+        ..Wait::default()
+    };
+    let reason = |function, lacks| quota::reason(ready, function, lacks);
+    assert_eq!(reason("task_work_run", true), Reason::Throttled);
+    assert_eq!(reason("task_work_run", false), Reason::Preempted);
+    assert_eq!(reason("exit_to_user_mode_loop", true), Reason::Preempted);
 }

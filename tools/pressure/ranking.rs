@@ -1,6 +1,7 @@
 //! Who lost most and who caused most, with the words for each.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use profile::rank::Rank;
 use profile::text::comm;
@@ -159,8 +160,34 @@ fn spell(amount: u64, is_time: bool) -> String {
 pub(crate) fn rest(ranked: &[Ranked<'_>], top: usize) -> Option<[String; 2]> {
     let rest = ranked.get(top..).filter(|rest| !rest.is_empty())?;
     let sum = rest.iter().map(|ranked| ranked.amount).sum();
-    let more = format!("{} more", units::count(rest.len() as u64));
+    let mut more = format!("{} more", units::count(rest.len() as u64));
+    if let Some((name, processes, amount)) = most_by_name(rest).filter(|most| most.2 > sum / 2) {
+        let amount = spell(amount, rest[0].is_time);
+        more += &format!(", {amount} by {processes} of {}", comm(name));
+    }
     Some([spell(sum, rest[0].is_time), more])
+}
+
+/// Tells if it lives, and has a name.
+fn is_named(party: &Party) -> bool {
+    party.tgid.is_some() && !party.comm.is_empty()
+}
+
+/// Name that several living processes have, with their number and what they amount to: a server's hundred would not be seen.
+fn most_by_name<'a>(ranked: &[Ranked<'a>]) -> Option<(&'a str, u64, u64)> {
+    let mut sums: HashMap<&str, (u64, u64)> = HashMap::new();
+    for ranked in ranked {
+        if let Some(party) = ranked.party.filter(|party| is_named(party)) {
+            let (processes, amount) = sums.entry(&party.comm).or_default();
+            *processes += 1;
+            *amount += ranked.amount;
+        }
+    }
+    let several = sums
+        .into_iter()
+        .filter(|(_, (processes, _))| *processes > 1);
+    let named = several.map(|(name, (processes, amount))| (name, processes, amount));
+    named.max_by_key(|(name, _, amount)| (*amount, *name))
 }
 
 #[cfg(test)]
@@ -168,6 +195,27 @@ mod tests {
     use bpf::pressure::types::account;
 
     use super::*;
+
+    #[test]
+    fn what_many_processes_of_a_name_have_together_is_said() {
+        let party = |comm: &str, tgid, caused_ns| Party {
+            comm: comm.into(),
+            tgid: Some(tgid),
+            account: account {
+                caused_ns,
+                ..account::default()
+            },
+            ..Party::default()
+        };
+        let more = |others: u64| {
+            let many = (1..=4).map(|tgid| party("postgres", tgid, 1_000_000));
+            let all: Vec<Party> = many.chain([party("sh", 9, others)]).collect();
+            let ranked: Vec<Ranked<'_>> = all.iter().map(|one| culprit(one, ON_CPU)).collect();
+            rest(&ranked, 1).expect("more").concat()
+        };
+        assert_eq!(more(1_000_000), "4.00 ms4 more, 3.00 ms by 3 of postgres");
+        assert_eq!(more(3_000_000), "6.00 ms4 more");
+    }
 
     #[test]
     fn io_without_bytes_and_bytes_without_io_are_explained() {

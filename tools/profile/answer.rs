@@ -47,14 +47,28 @@ pub(crate) fn busy(
     let watched = args.cpu.map_or_else(|| online_cpus().len(), |_| 1);
     let watched = units::counted(watched as u64, "CPUs");
     let busy = format!("{cpus:.2} of {watched}");
-    Some(match processes.first(|_| true) {
-        Some((pid, first)) if pid != 0 && processes.by_pid.len() > 1 => {
-            let share = round_percent(first.value, processes.all);
-            let name = name_of(pid).unwrap_or_else(|| first.name().into());
-            format!("{busy}, {share} by {} {pid}", comm(&name))
+    let most = processes.most_by_name(name_of);
+    Some(match most {
+        Some(most) if most.pid != 0 && processes.by_pid.len() > 1 => {
+            let share = round_percent(most.value, processes.all);
+            let name = comm(&most.name);
+            let who = match most.processes {
+                1 => format!("{name} {}", most.pid),
+                many => format!("{} processes of {name}", units::count(many)),
+            };
+            format!("{busy}, {share} by {who}")
         }
         _ => busy,
     })
+}
+
+/// Processes of one name: a build's compilers are together what the time goes to, each alone is next to nothing.
+struct OfName {
+    name: Arc<str>,
+    value: u64,
+    processes: u64,
+    /// That of one of them.
+    pid: u32,
 }
 
 /// Values of processes.
@@ -104,6 +118,24 @@ impl<'a> Processes<'a> {
             all = all.saturating_add(sample.total());
         }
         Self { by_pid, all }
+    }
+
+    /// Those of the name with most.
+    fn most_by_name(&self, name_of: fn(u32) -> Option<Arc<str>>) -> Option<OfName> {
+        let mut by_name: HashMap<Arc<str>, OfName> = HashMap::new();
+        for (&pid, process) in &self.by_pid {
+            let name = name_of(pid).unwrap_or_else(|| process.name().into());
+            let of_name = by_name.entry(Arc::clone(&name)).or_insert(OfName {
+                name,
+                value: 0,
+                processes: 0,
+                pid,
+            });
+            of_name.value = of_name.value.saturating_add(process.value);
+            of_name.processes += 1;
+        }
+        let all = by_name.into_values();
+        all.max_by_key(|of_name| (of_name.value, of_name.pid))
     }
 
     /// The one with most, of those that are looked for.
@@ -210,6 +242,12 @@ mod tests {
             sample.task.tid = 0;
         }
         assert_eq!(busy(&profile), "1.00 of 1 CPU, 75% by pool 7");
+        // Together more than the largest alone.
+        profile.samples = [("cc1", 1, 20), ("cc1", 2, 25), ("make", 3, 35)]
+            .map(|(name, pid, value)| sample(name, pid, pid, value))
+            .into();
+        let together = "0.80 of 1 CPU, 56% by 2 processes of cc1";
+        assert_eq!(busy(&profile), together);
     }
 
     #[test]

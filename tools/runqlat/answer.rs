@@ -1,13 +1,18 @@
 //! The answer in a sentence, and the command that looks further.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use hist::Histogram;
+use profile::rank::Rank;
 use profile::text::{WIDTH, comm, round_percent, sentence};
 use profile::units;
 use session::chosen;
 use session::next::{self, Step};
 
 use crate::runqlat::args::Args;
-use crate::runqlat::harvest::{Culprit, Interval};
+use crate::runqlat::harvest::{Culprit, EXITED, Interval};
 use crate::runqlat::quota;
 
 /// `1,159 waits for a CPU in 3.00 s, 233 ms of thread time; p50 11.0 us p99 3.87 ms; 46% behind app 27621`, in as many lines as it
@@ -65,13 +70,56 @@ fn length(all: &Histogram, interval: &Interval) -> String {
     format!("{about}{waits} for a CPU in {length}, {sum}")
 }
 
-/// The task that was waited behind longest, if it is known and that is more than a twentieth of the time.
+/// A process that was waited behind: its threads together.
+struct Process {
+    tgid: u32,
+    comm: Arc<str>,
+    threads: u64,
+    caused_ns: u64,
+}
+
+/// Processes that were waited behind, the most time first; without what ran too long ago to be remembered.
+fn processes(culprits: &[Culprit]) -> Vec<Process> {
+    let mut processes: HashMap<u32, Process> = HashMap::new();
+    for culprit in culprits.iter().filter(|culprit| culprit.tid != 0) {
+        let process = processes.entry(culprit.tgid).or_insert_with(|| Process {
+            tgid: culprit.tgid,
+            comm: Arc::clone(&culprit.comm),
+            threads: 0,
+            caused_ns: 0,
+        });
+        process.threads += 1;
+        process.caused_ns += culprit.caused_ns;
+        // Its own name, not a thread's; a thread's, where it has none any more.
+        if culprit.tid == culprit.tgid || &*process.comm == EXITED {
+            process.comm = Arc::clone(&culprit.comm);
+        }
+    }
+    let mut processes: Vec<Process> = processes.into_values().collect();
+    processes.rank_by_key(|process| Reverse((process.caused_ns, process.tgid)));
+    processes
+}
+
+/// The process that was waited behind longest, if that is more than a twentieth of the time: a server with a thread for each CPU
+/// is in its own way by many small parts.
 fn behind(interval: &Interval, sum_ns: u64) -> Option<String> {
-    let most = interval.culprits.first().filter(|most| most.tid != 0)?;
+    let processes = processes(&interval.culprits);
+    let most = processes.first()?;
     // Time of waits that found no room in the tables is not in the sum.
     let share = round_percent(most.caused_ns.min(sum_ns), sum_ns);
+    // Any of them may have run then, too.
+    let is_nameless = |one: &Culprit| one.tid == 0 && one.caused_ns > sum_ns / 100;
+    let least = match interval.culprits.iter().any(is_nameless) {
+        true => "at least ",
+        false => "",
+    };
+    let threads = match most.threads {
+        1 => String::new(),
+        threads => format!("{threads} threads of "),
+    };
     let comm = comm(&most.comm);
-    (most.caused_ns > sum_ns / 20).then(|| format!("{share} behind {comm} {}", most.tgid))
+    let said = format!("{least}{share} behind {threads}{comm} {}", most.tgid);
+    (most.caused_ns > sum_ns / 20).then_some(said)
 }
 
 /// The line of the command that looks further: at the quota, at whom others waited behind, or where nobody waited for long, at other waits.
@@ -91,11 +139,11 @@ pub(crate) fn next(args: &Args, interval: &Interval) -> String {
     let least_ns = length_ns(interval) / 100;
     // This program itself is gone when the line is read.
     let is_other = |tgid| tgid != std::process::id() && next::is_there(tgid);
-    let is_one = |culprit: &&Culprit| culprit.tid != 0 && is_other(culprit.tgid);
-    let culprit = interval.culprits.iter().find(is_one);
-    if let Some(culprit) = culprit.filter(|culprit| culprit.caused_ns > least_ns) {
-        let target = format!("-p {}", culprit.tgid);
-        let answers = format!("what {} runs", next::in_remark(&culprit.comm, "it"));
+    let processes = processes(&interval.culprits);
+    let most = processes.iter().find(|process| is_other(process.tgid));
+    if let Some(most) = most.filter(|most| most.caused_ns > least_ns) {
+        let target = format!("-p {}", most.tgid);
+        let answers = format!("what {} runs", next::in_remark(&most.comm, "it"));
         return Step::CpuTime.line_for(&target, &answers);
     }
     if !was_looked_at(interval) || all_waits(interval).sum() > least_ns {

@@ -25,6 +25,9 @@ use crate::runqlat::args::{Args, Group};
 /// Stands for the thread that a wait was behind; the BPF side's.
 pub(crate) const QUOTA_TID: u32 = u32::MAX;
 
+/// Name of a task that has ended without leaving its own.
+pub(crate) const EXITED: &str = "[exited]";
+
 /// Waits that were for a quota, for some of their time at least.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WithoutQuota {
@@ -131,7 +134,7 @@ fn culprit_name(tid: u32, culprit: &culprit) -> Arc<str> {
         // A thread may have ended without its process.
         unknown if unknown.is_empty() => comm_of(tid)
             .or_else(|| comm_of(culprit.tgid))
-            .unwrap_or_else(|| "[exited]".into()),
+            .unwrap_or_else(|| EXITED.into()),
         comm => comm,
     }
 }

@@ -11,7 +11,7 @@ use session::quotas::UsedUp;
 
 use crate::narrow::{COMMS, LONG_NS, MANY, PATHS, assert_narrow};
 use crate::runqlat::args::Args;
-use crate::runqlat::harvest::{Culprit, Interval, OpenWait, WithoutQuota};
+use crate::runqlat::harvest::{Culprit, EXITED, Interval, OpenWait, WithoutQuota};
 use crate::runqlat::report::write_human;
 
 const MS: u64 = 1_000_000;
@@ -187,6 +187,43 @@ fn estimates_are_said_to_be_some_and_nothing_is_claimed_unseen() {
         found.contains("pressure 5 1   # what is short\n"),
         "{found}"
     );
+}
+
+#[test]
+fn a_process_is_waited_behind_by_all_its_threads_together() {
+    let mut interval = interval(0);
+    interval.quotas.clear();
+    let server = parent_id();
+    let task = |tgid, tid, caused_ns| Culprit {
+        tgid,
+        tid,
+        comm: match (tgid, tid) {
+            (1, _) => "ab",
+            // A thread that has ended, and whose name nobody knows.
+            (_, tid) if tid == server + 1 => EXITED,
+            _ => "server",
+        }
+        .into(),
+        caused_ns,
+        waits: 1,
+    };
+    let threads = (1..6).map(|at| task(server, server + at, 100 * MS));
+    let neighbour = task(1, 1, 160 * MS);
+    interval.culprits = std::iter::once(neighbour).chain(threads).collect();
+    let found = text("", &interval);
+    let answer = format!(";\n  62% behind 5 threads of server {server}\n");
+    assert!(found.contains(&answer), "{found}");
+    let next = format!("profile -p {server} 10   # what server runs\n");
+    assert!(found.contains(&next), "{found}");
+    // The table tells the threads apart.
+    let thread = server + 2;
+    let row = format!("    100 ms    12%         1  server (pid {server}, tid {thread})\n");
+    assert!(found.contains(&row), "{found}");
+    // What ran before the last eight slices may have been any of them.
+    interval.culprits.insert(0, task(0, 0, 140 * MS));
+    let found = text("", &interval);
+    let answer = format!(";\n  at least 62% behind 5 threads of server {server}\n");
+    assert!(found.contains(&answer), "{found}");
 }
 
 #[test]

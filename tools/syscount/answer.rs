@@ -135,7 +135,7 @@ pub(crate) fn next(
         }
         None => match chosen {
             None => return nothing_left(),
-            Some(chosen) if worst.id == 0 => return Step::Calls.line(&chosen),
+            Some(chosen) if worst.id == 0 && worst.ended == 0 => return Step::Calls.line(&chosen),
             Some(chosen) => (worst, chosen),
         },
     };
@@ -153,11 +153,12 @@ fn most(row: &Row) -> Option<u32> {
     most.map(|(error, _)| *error)
 }
 
-/// `redis-server 9`: in so many columns, of which the name gives way.
+/// `redis-server 9`, `cc1, 40 ended`: in so many columns, of which the name gives way.
 pub(crate) fn who(row: &Row, width: usize) -> String {
-    let id = match row.id {
-        0 => String::new(),
-        id => format!(" {id}"),
+    let id = match (row.id, row.ended) {
+        (_, 1..) => format!(", {} ended", units::count(row.ended)),
+        (0, 0) => String::new(),
+        (id, 0) => format!(" {id}"),
     };
     let room = width.saturating_sub(id.len());
     format!("{}{id}", cut(&terminal(&row.comm), room))

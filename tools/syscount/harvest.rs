@@ -1,6 +1,7 @@
 //! One interval out of the BPF side's maps.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -35,12 +36,26 @@ pub(crate) struct Row {
     pub(crate) errors: BTreeMap<u32, u64>,
     /// Calls that a signal took a thread out of.
     pub(crate) interrupted: u64,
+    /// Processes that have ended and are one row; 0: the row is none of those.
+    pub(crate) ended: u64,
 }
 
 impl Row {
     /// Calls that failed.
     pub(crate) fn failed(&self) -> u64 {
         self.errors.values().sum()
+    }
+
+    /// Takes in another row of the same call, by another process of the name.
+    fn merge(&mut self, other: &Self) {
+        self.returned.merge(&other.returned);
+        self.time_ns += other.time_ns;
+        self.open += other.open;
+        self.interrupted += other.interrupted;
+        self.ended += other.ended;
+        for (error, count) in &other.errors {
+            *self.errors.entry(*error).or_default() += count;
+        }
     }
 
     /// Takes in one of the BPF side's sums, of this kind.
@@ -54,6 +69,29 @@ impl Row {
             _ => *self.errors.entry(kind).or_default() += value,
         }
     }
+}
+
+/// Makes one row of those of processes of one name that have ended: a build's hundred compilers would hide what they do together.
+pub(crate) fn merge_ended(rows: Vec<Row>, is_there: fn(u32) -> bool) -> Vec<Row> {
+    let mut known: HashMap<u32, bool> = HashMap::new();
+    let (mut merged, ended): (Vec<Row>, Vec<Row>) = rows
+        .into_iter()
+        .partition(|row| *known.entry(row.id).or_insert_with(|| is_there(row.id)));
+    let mut by_name: BTreeMap<(Arc<str>, u32), Row> = BTreeMap::new();
+    for row in ended {
+        let row = Row { ended: 1, ..row };
+        match by_name.entry((Arc::clone(&row.comm), row.call)) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(row);
+            }
+            Entry::Occupied(occupied) => occupied.into_mut().merge(&row),
+        }
+    }
+    merged.extend(by_name.into_values().map(|row| match row.ended {
+        1 => Row { ended: 0, ..row },
+        _ => Row { id: 0, ..row },
+    }));
+    merged
 }
 
 /// Identity of a row: process or thread, call, name.

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::syscount::answer::{self, WIDEST_NAME, call, errors, who};
 use crate::syscount::args::{Args, Group};
-use crate::syscount::harvest::Row;
+use crate::syscount::harvest::{Row, merge_ended};
 use crate::syscount::interval::Interval;
 use crate::syscount::names;
 
@@ -32,6 +32,9 @@ pub(crate) fn write(
     is_there: fn(u32) -> bool,
     out: &mut impl Write,
 ) -> Result<()> {
+    if args.group() == Group::Process && !args.common.json {
+        interval.rows = merge_ended(interval.rows, is_there);
+    }
     let rows = &mut interval.rows;
     // The order of equals is the same every time.
     rows.sort_by(|a, b| (&a.comm, a.id, a.call).cmp(&(&b.comm, b.id, b.call)));

@@ -179,6 +179,48 @@ fn no_next_command_names_what_has_ended() {
 }
 
 #[test]
+fn processes_of_one_name_that_have_ended_are_one_row() {
+    let rows = vec![
+        row("make", 7, libc::SYS_clone3, &[50_000_000]),
+        row("cc1", 66, libc::SYS_execve, &[40_000_000]),
+        row("cc1", 67, libc::SYS_execve, &[30_000_000]),
+        row("cc1", 8, libc::SYS_execve, &[1_000_000]),
+        row("ld", 66, libc::SYS_execve, &[2_000_000]),
+    ];
+    let report = |flags: &str| {
+        let args = Args::parse_from(format!("syscount {flags}").split_whitespace());
+        let interval = Interval {
+            start_ns: 0,
+            end_ns: 1_000_000_000,
+            rows: rows.clone(),
+            under_way_at_start: 0,
+            losses: Losses::default(),
+            cost: Cost::default(),
+        };
+        let mut out = Vec::new();
+        let is_there = |id: u32| id == 8;
+        write(&args, interval, is_there, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let text = report("");
+    let answer = "execve of cc1, 2 ended took 70.0 ms of thread time in 1.00 s\n  56.9% of 123 ms ";
+    assert!(text.starts_with(answer), "{text}");
+    let rows = "70.0 ms       2 40.0 ms       execve          cc1, 2 ended
+50.0 ms       1 49.3 ms       clone3          make 7
+2.00 ms       1 2.00 ms       execve          ld 66
+1.00 ms       1  999 us       execve          cc1 8
+";
+    assert!(text.contains(rows), "{text}");
+    let command = report("-- make");
+    let next = "\nnext: offcputime -- make   # what execve does\n";
+    assert!(command.contains(next), "{command}");
+    let threads = report("-L");
+    assert!(threads.starts_with("clone3 of make 7 took "), "{threads}");
+    let all: Value = serde_json::from_str(&report("-j")).unwrap();
+    assert_eq!(all["groups"].as_array().map(Vec::len), Some(5));
+}
+
+#[test]
 fn no_line_is_too_long_whatever_the_names_are() {
     // The longest name in the tables: sched_rr_get_interval_time64.
     let long = 423 | 1 << 31;

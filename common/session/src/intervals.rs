@@ -28,7 +28,9 @@ pub(super) fn report_each(
     let deadline_ns = schedule
         .duration
         .map(|duration| end_ns.saturating_add(nanoseconds(duration)));
+    let mut events = 0;
     for count in 1.. {
+        let before = events;
         let mut until = Until::new(signals, command.as_deref_mut(), *end_ns, None);
         let tick_ns = ticker.as_ref().map(Ticker::next_ns);
         until.deadline_ns = tick_ns.into_iter().chain(deadline_ns).min();
@@ -42,7 +44,12 @@ pub(super) fn report_each(
             engine.close_at(end_ns)?;
         }
         let progress = Progress::new(whole.map(Duration::from_nanos), quiet);
-        let collected = collect(&mut until, &engine.fds(), &progress, || engine.step());
+        let fds = engine.fds();
+        let collected = collect(&mut until, &fds, &progress, || {
+            let state = engine.step()?;
+            events = state.events;
+            Ok(state.since(before))
+        });
         if collected.is_err() {
             // Nobody may read any more: what is said at the end is of the time until now.
             *end_ns = monotonic_ns();

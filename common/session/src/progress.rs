@@ -33,7 +33,7 @@ struct Drawn {
 pub struct State {
     /// Since the window opened.
     pub elapsed: Duration,
-    /// Events so far.
+    /// Events of the run so far; of this window, where it is drawn.
     pub events: u64,
     /// Distinct stacks, for stack tools.
     pub stacks: Option<usize>,
@@ -41,6 +41,16 @@ pub struct State {
     pub lost: u64,
     /// Of a collection with a budget: what it has to do. Not shown.
     pub next: Next,
+}
+
+impl State {
+    /// Leaves out the events of earlier windows: the rate is that of this one.
+    pub(crate) fn since(self, events: u64) -> Self {
+        Self {
+            events: self.events.saturating_sub(events),
+            ..self
+        }
+    }
 }
 
 impl Progress {
@@ -149,6 +159,14 @@ mod tests {
             ..state
         };
         assert!(line(None, state).contains("  1 stack  "));
+        // The second of two windows in which as much happened.
+        let both = State {
+            elapsed: Duration::from_secs(2),
+            events: 60_000,
+            ..state
+        };
+        let second = line(None, both.since(30_000));
+        assert!(second.contains("  15k events/s"), "{second}");
     }
 
     /// Ten seconds of twenty steps each.

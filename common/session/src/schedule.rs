@@ -11,7 +11,7 @@ const MAX_SECONDS: f64 = 366.0 * 86_400.0;
 /// `[DURATION]` of the tools that report once.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct For {
-    /// How long: seconds, or 200us, 500ms, 30s, 2m, 1h; until Ctrl-C if not given
+    /// Duration in seconds, or as 200us, 500ms, 30s, 2m, 1h; until Ctrl-C if not given
     #[arg(value_name = "DURATION", value_parser = parse_duration)]
     pub duration: Option<Duration>,
 }

@@ -216,14 +216,12 @@ pub(crate) fn first_caller<'a>(
         .waited_in(frames.clone(), None)
         .map_or(0, |(at, _)| at + 1);
     let is_ours = |(name, file): &Call<'_>| is_library(name, *file) || rules.know(name, *file);
-    let mut callers = frames
-        .take(MAX_FRAMES * 2)
-        .skip(within)
-        .skip_while(is_ours)
-        .map(|(name, _)| name);
+    let mut callers = frames.take(MAX_FRAMES * 2).skip(within).skip_while(is_ours);
     let first = callers.next()?;
     let mut near = [first].into_iter().chain(callers).take(NEAR);
-    Some(near.find(|name| !is_nameless(name)).unwrap_or(first))
+    // What started the program asked for no lock.
+    let is_caller = |(name, file): &Call<'_>| !is_nameless(name) && !is_library(name, *file);
+    Some(near.find(is_caller).unwrap_or(first).0)
 }
 
 /// Who asked for a lock of Go's runtime that a thread waits for on a word of its own, not the lock's: lock_spinbit.go does so since

@@ -259,6 +259,15 @@ fn callers_are_outside_the_lock_library() {
     ];
     assert_eq!(caller(&nameless), Some("main"));
     assert_eq!(caller(&nameless[..3]), Some("app+0x12ab"));
+    // A stripped program, below what starts it.
+    let libc = frames[0].1;
+    let started = [
+        nameless[1],
+        nameless[2],
+        ("__libc_start_call_main", libc),
+        ("_start", Some("/usr/bin/app")),
+    ];
+    assert_eq!(caller(&started[..3]), Some("app+0x12ab"));
 }
 
 #[test]

@@ -82,6 +82,19 @@ fn both_words_of_a_condition_variable_are_one_by_its_name_in_either_layout() {
     }
 }
 
+/// Python's lock of its interpreter is a condition variable in a structure.
+#[test]
+fn both_words_of_what_a_rule_names_are_one() {
+    let gil = |address: u64| futex(address, Class::Named, Place::Nowhere, 1);
+    let rows = unite([0x11b0, 0x11b4].map(gil).into());
+    let [(Class::Named, _, row)] = &rows[..] else {
+        panic!("one lock, not {}", rows.len())
+    };
+    assert_eq!((row.identity.address, row.contentions), (0x11b0, 2));
+    let others = [0x11b0, 0x11b8].map(gil);
+    assert_eq!(unite(others.into()).len(), 2);
+}
+
 #[test]
 fn a_race_belongs_to_the_lock_at_its_address() {
     let mut race = futex(0x1000, Class::Unknown, Place::Nowhere, 0);

@@ -154,6 +154,26 @@ const FUTEX_PRIVATE: u8 = 0x80;
 /// Value that glibc's and Rust's mutexes write into a lock word that has waiters.
 const CONTENDED_MUTEX: u32 = 2;
 
+/// Functions of the kernel that wait for the lock of a file or directory themselves, and for nothing else.
+const LOCKING: [&str; 14] = [
+    "chmod_common",
+    "chown_common",
+    "do_rmdir",
+    "do_truncate",
+    "do_unlinkat",
+    "ext4_buffered_write_iter",
+    "ext4_dio_write_iter",
+    "filename_create",
+    "iterate_dir",
+    "lock_rename",
+    "lookup_slow",
+    "path_openat",
+    "vfs_utimes",
+    "xfs_ilock",
+];
+/// Beginnings of the names of functions in which locks are waited for, where a walk tells them.
+const SLOW_PATHS: [&str; 2] = ["rwsem_down_", "__mutex_lock"];
+
 impl Wait {
     fn has(self, flag: u8) -> bool {
         self.flags & flag != 0
@@ -193,6 +213,21 @@ impl Wait {
             self.syscall_reason()
         } else {
             Reason::PageFault
+        }
+    }
+
+    /// The reason, told by the kernel's function that waits, too: the kernel records no lock for which a signal may end the wait, and
+    /// before 6.16 no lock of a file or directory at all.
+    pub fn reason_in(self, function: &str) -> Reason {
+        let function = function.split('.').next().unwrap_or_default();
+        let locks = SLOW_PATHS.iter().any(|path| function.starts_with(path));
+        let is_lock = locks || LOCKING.contains(&function);
+        let may_be_lock = self.has(flags::UNINTERRUPTIBLE)
+            && !self.has(flags::BLOCK_IO | flags::KERNEL_THREAD)
+            && self.syscall >= 0;
+        match self.reason() {
+            Reason::Other | Reason::BlockIo if may_be_lock && is_lock => Reason::Lock,
+            reason => reason,
         }
     }
 

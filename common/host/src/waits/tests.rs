@@ -96,6 +96,33 @@ fn locks_and_queues_of_system_calls_have_reasons_of_their_own() {
 }
 
 #[test]
+fn locks_that_are_not_recorded_are_told_by_the_function_that_waits() {
+    let open = Wait {
+        flags: flags::UNINTERRUPTIBLE,
+        ..call(libc::SYS_openat)
+    };
+    assert_eq!(open.reason(), Reason::Other);
+    for function in [
+        "do_truncate",
+        "path_openat.isra.0",
+        "rwsem_down_write_slowpath",
+    ] {
+        assert_eq!(open.reason_in(function), Reason::Lock, "{function}");
+    }
+    // A file system's own functions may wait for a server.
+    assert_eq!(open.reason_in("nfs_atomic_open"), Reason::Other);
+    let list = Wait {
+        file_type: 4,
+        ..call(libc::SYS_getdents64)
+    };
+    let listing = |flags| Wait { flags, ..list }.reason_in("iterate_dir");
+    assert_eq!(listing(flags::UNINTERRUPTIBLE), Reason::Lock);
+    let on_disk = flags::UNINTERRUPTIBLE | flags::BLOCK_IO;
+    assert_eq!(listing(on_disk), Reason::BlockIo);
+    assert_eq!(listing(0), Reason::Other);
+}
+
+#[test]
 fn no_system_call_means_a_fault() {
     let fault = Wait {
         syscall: -1,

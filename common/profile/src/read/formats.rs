@@ -20,9 +20,13 @@ pub(super) enum Shape {
     Weighed,
     /// Frames of `perf script` alone: an address and a name a line.
     PerfFrames,
+    /// Its frames behind a line that names no thread by its ID.
+    PerfNameless,
 }
 
-use Shape::{Attributes, Counted, Head, Keys, Lines, Magic, PerfFrames, Starts, Weighed};
+use Shape::{
+    Attributes, Counted, Head, Keys, Lines, Magic, PerfFrames, PerfNameless, Starts, Weighed,
+};
 
 const OLD_CPU: &str = "an old CPU profile of gperftools";
 const UTF_16: &str = "text in UTF-16";
@@ -314,6 +318,11 @@ pub(super) const FORMATS: &[(Shape, &str, &str)] = &[
     (
         PerfFrames,
         "perf script text without the samples' own lines",
+        "perf script -F comm,pid,tid,time,event,ip,sym,dso prints them",
+    ),
+    (
+        PerfNameless,
+        "perf script text without the threads' IDs",
         "perf script -F comm,pid,tid,time,event,ip,sym,dso prints them",
     ),
 ];

@@ -3,6 +3,7 @@
 use memchr::memmem;
 
 use super::formats::{FORMATS, Shape};
+use super::perf;
 
 impl Shape {
     fn is_of(&self, start: &[u8]) -> bool {
@@ -36,6 +37,7 @@ impl Shape {
             Self::Attributes(names) => is_attributes(text, names),
             Self::Weighed => is_weighed(text),
             Self::PerfFrames => are_perf_frames(start),
+            Self::PerfNameless => are_nameless(start),
         }
     }
 }
@@ -92,13 +94,37 @@ fn is_weighed(text: &[u8]) -> bool {
 fn are_perf_frames(start: &[u8]) -> bool {
     let lines = split(start).filter(|line| !line.trim_ascii().is_empty());
     let is_frame = |line: &[u8]| {
-        let mut words = line.trim_ascii().splitn(2, |byte| *byte == b' ');
-        let address = words.next().unwrap_or_default();
-        let is_address = address.len() >= 4 && address.iter().all(u8::is_ascii_hexdigit);
-        line[0].is_ascii_whitespace() && is_address && words.next().is_some()
+        line[0].is_ascii_whitespace() && is_perf_frame(line) && line.trim_ascii().contains(&b' ')
     };
     let mut lines = lines.take(3).peekable();
     lines.peek().is_some() && lines.all(is_frame)
+}
+
+/// An address, and perhaps a name behind it.
+fn is_perf_frame(line: &[u8]) -> bool {
+    let mut words = line.trim_ascii().splitn(2, |byte| *byte == b' ');
+    let address = words.next().unwrap_or_default();
+    address.len() >= 4 && address.iter().all(u8::is_ascii_hexdigit)
+}
+
+/// Lines among which an event that can be read would be.
+const HEADS: usize = 8;
+
+/// `redis-server 1.5: cycles:`, which is no event that can be read, nor is one of the next, and its stack.
+fn are_nameless(start: &[u8]) -> bool {
+    let lines = split(start).filter(|line| !line.trim_ascii().is_empty() && line[0] != b'#');
+    let lines: Vec<&[u8]> = lines.collect();
+    let is_stack = |line: &[u8]| line[0] == b'\t';
+    let is_nameless = |line: &[u8]| {
+        !line.contains(&b';') && perf::header(&String::from_utf8_lossy(line)).is_none()
+    };
+    let mut heads = lines.iter().filter(|line| !is_stack(line)).take(HEADS);
+    match lines[..] {
+        [head, frame, ..] if !is_stack(head) && is_stack(frame) && is_perf_frame(frame) => {
+            heads.all(|line| is_nameless(line))
+        }
+        _ => false,
+    }
 }
 
 /// Why a file that begins so is refused; `None`: it is of no format that is known here.

@@ -29,6 +29,18 @@ pub fn stack_line(line: &[u8]) -> Option<StackLine<'_>> {
     })
 }
 
+/// A line of a stack without any name, as `perf script -F comm,pid,tid,ip` prints it: the address stands for one.
+pub(super) fn bare_address(line: &[u8]) -> Option<StackLine<'_>> {
+    let digits = line.strip_prefix(b"\t")?.trim_ascii();
+    let text = str::from_utf8(digits).ok()?;
+    let is_address = digits.len() <= 16 && digits.iter().all(u8::is_ascii_hexdigit);
+    Some(StackLine {
+        address: u64::from_str_radix(text, 16).ok().filter(|_| is_address)?,
+        symbol: digits,
+        module: b"",
+    })
+}
+
 /// The values of hexadecimal digits; 16: it is none.
 const DIGITS: [u8; 256] = {
     let mut digits = [16; 256];
@@ -100,6 +112,18 @@ mod tests {
         assert_eq!((line.symbol, line.module), (unknown, &b"/usr/lib/a.so"[..]));
         let line = stack_line(b" 12 (anonymous namespace)::f+0x1 (/a)").unwrap();
         assert_eq!(line.symbol, b"(anonymous namespace)::f");
+        let bare = bare_address(b"\t        ffffffff821c7894\r").unwrap();
+        let symbol = &b"ffffffff821c7894"[..];
+        assert_eq!((bare.address, bare.symbol), (0xffff_ffff_821c_7894, symbol));
+        for text in [
+            "ffffffff821c7894",
+            "\t",
+            "\t+12",
+            "\t12345678901234567",
+            "\t12 f",
+        ] {
+            assert_eq!(bare_address(text.as_bytes()), None, "{text}");
+        }
         for text in ["no address", "12", "12345678901234567 f (/a)", "+12 f (/a)"] {
             assert_eq!(stack_line(text.as_bytes()), None, "{text}");
         }

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::frame_line::stack_line;
+use super::frame_line::{bare_address, stack_line};
 use super::frames::Frames;
 use super::lines::{Event, header, is_header, is_side_band};
 use super::stacks::Stacks;
@@ -95,7 +95,7 @@ impl<'a> Sum<'a> {
         };
         if self.is_inside
             && may_be_frame
-            && let Some(frame) = stack_line(line)
+            && let Some(frame) = stack_line(line).or_else(|| bare_address(line))
         {
             if self.stack.len() >= DEEPEST {
                 return Err("more than 16,384 frames".into());
