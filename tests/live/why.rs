@@ -51,7 +51,11 @@ fn lines_come_to_all_time_and_have_each_wait_once() {
     assert_comes_to_all(&report, 4);
     for (kind, place) in [("futex", "take_the_lock"), ("pipe", "await_an_answer")] {
         let line = line(&report, kind, place);
-        assert_eq!(number(line, "waits"), number(&results[0], "rounds"), "{line:#}");
+        assert_eq!(
+            number(line, "waits"),
+            number(&results[0], "rounds"),
+            "{line:#}"
+        );
     }
 }
 

@@ -50,8 +50,8 @@ const CLOSURES: [&str; 5] = ["call_once", "call_mut", "call", "do_call", "catch_
 const SOURCES: [&str; 3] = ["/library/std/", "/library/core/", "/library/alloc/"];
 /// Run-time systems between functions that were compiled while the program ran.
 const RUNTIMES: [&str; 3] = ["Interpreter", "Builtins_", "Stub"];
-/// Functions of the kernel that wait or lock for others; who calls them says for what.
-const PRIMITIVES: [&str; 19] = [
+/// Functions of the kernel that wait, wake or lock for others; who calls them says for what.
+const PRIMITIVES: [&str; 28] = [
     "schedule",
     "io_schedule",
     "rwsem_",
@@ -71,6 +71,15 @@ const PRIMITIVES: [&str; 19] = [
     "__wait_on_",
     "out_of_line_wait",
     "bit_wait",
+    "try_to_wake_up",
+    "wake_up_",
+    "__wake_up",
+    "swake_up",
+    "complete",
+    "default_wake_function",
+    "autoremove_wake_function",
+    "woken_wake_function",
+    "ttwu_",
 ];
 
 /// Both parts of a stack, root first.
@@ -111,7 +120,7 @@ fn own(user: &[Frame]) -> Vec<usize> {
     (0..user.len()).filter(|at| is_own(&user[*at])).collect()
 }
 
-/// Tells if a function of the kernel waits or locks for others.
+/// Tells if a function of the kernel waits, wakes or locks for others.
 fn is_primitive(frame: &Frame) -> bool {
     PRIMITIVES.iter().any(|name| frame.name.starts_with(name))
 }

@@ -176,6 +176,13 @@ fn a_stack_is_in_the_programs_last_function_or_in_the_kernels() {
     assert_eq!(found.as_deref(), Some("read"), "no function of its own");
     let kernel = ["kthread", "worker_thread", "folio_wait_bit", "io_schedule"];
     assert_eq!(place(&kernel, &[]).as_deref(), Some("worker_thread"));
+    let waker = [
+        "do_exit",
+        "do_notify_parent",
+        "__wake_up_sync_key",
+        "try_to_wake_up",
+    ];
+    assert_eq!(place(&waker, &[]).as_deref(), Some("do_notify_parent"));
     assert_eq!(place(&["schedule"], &[]).as_deref(), Some("schedule"));
     assert_eq!(place(&[], &[]), None);
     let timed = place(&[], &["main", "work", "v:clock_gettime"]);

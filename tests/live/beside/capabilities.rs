@@ -230,7 +230,8 @@ fn run(
         "offcputime" | "why" => command.args(["-p", pids]),
         _ => command.args(["0.5", "1"]),
     };
-    let watches = ["profile", "lockstat", "offcputime", "why"].contains(&tool) && options != "--now";
+    let watches =
+        ["profile", "lockstat", "offcputime", "why"].contains(&tool) && options != "--now";
     let tool = Tool::spawn(tool, command);
     if watches && begins(&tool) {
         await_turns(pids);
