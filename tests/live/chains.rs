@@ -68,6 +68,14 @@ impl Stack {
         self.end == "no-table" && self.kernel.contains("sys_rt_sigreturn")
     }
 
+    /// Before gcc's unwinder for arm64 returns into a function, it puts that one's registers where its own caller's were saved, and
+    /// then the place to return to; what lies between the two on the stack it adds to sp last. Till then no table has its caller.
+    fn is_landing(&self) -> bool {
+        let leaves = self.frames.iter().rev().take(2);
+        let mut names = leaves.map(|(name, _)| name);
+        cfg!(target_arch = "aarch64") && names.any(|name| name.starts_with("_Unwind_R"))
+    }
+
     fn is_at_the_edge(&self) -> bool {
         match &self.frames[..] {
             [] => self.kernel == "[]" || self.kernel.contains("do_exit"),
@@ -333,7 +341,9 @@ pub(crate) fn stacks_of(report: &Value, tgid: u32) -> Vec<Stack> {
     let stacks = list(report, "stacks").iter();
     let own = stacks.filter(|stack| stack["pid"] == tgid);
     own.map(|stack| Stack::new(stack, number(stack, "count")))
-        .filter(|stack| !stack.is_at_the_edge() && !stack.is_between_frames())
+        .filter(|stack| {
+            !stack.is_at_the_edge() && !stack.is_between_frames() && !stack.is_landing()
+        })
         .filter(|stack| !stack.lacks_a_page())
         .collect()
 }

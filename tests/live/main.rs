@@ -21,6 +21,8 @@ mod chains;
 mod chains_c;
 mod chains_languages;
 mod chains_loads;
+#[cfg(target_arch = "aarch64")]
+mod counters;
 
 mod disk;
 mod elf_entry;

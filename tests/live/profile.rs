@@ -5,7 +5,7 @@ use crate::symbols::assert_most;
 use crate::ticks::{assert_all_ticks, clocked, moments};
 
 /// The sum over stacks with this function; over all with "".
-fn samples(report: &Value, function: &str) -> u64 {
+pub(crate) fn samples(report: &Value, function: &str) -> u64 {
     let calls = |stack: &&Value| {
         let mut frames = list(stack, "user").iter();
         function.is_empty() || frames.any(|frame| frame["name"] == function)

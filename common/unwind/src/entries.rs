@@ -10,7 +10,7 @@ use crate::architecture::Format;
 use crate::convert::{Reader, Storage};
 use crate::counts::Counts;
 use crate::header::{Header, Kind};
-use crate::machine::rule;
+use crate::machine::{is_behind_pushed, rule};
 use crate::rows::Rows;
 use crate::rule::Rule;
 use crate::text::Text;
@@ -171,6 +171,7 @@ impl<'a, S: UnwindSection<Reader<'a>>> Section for Parsed<'a, S> {
         counts: &mut Counts,
     ) -> Result<(), Error> {
         let mut end = entry.start;
+        let mut newest = None;
         // The entry was parsed before, so this succeeds unless the shared instructions are broken.
         if let Ok(fde) = self.fde(entry.offset)
             && let Ok(mut table) = fde.rows(&self.section, &self.bases, context)
@@ -183,7 +184,9 @@ impl<'a, S: UnwindSection<Reader<'a>>> Section for Parsed<'a, S> {
                 }
                 let rule = rule(self.format, row, &self.section);
                 counts.unsupported_rows += u64::from(rule == Rule::UNSUPPORTED);
-                rows.push(start, rule)?;
+                let is_second = newest.replace(start) == Some(entry.start);
+                let holds_before = is_second && is_behind_pushed(self.format.architecture, row);
+                rows.push(if holds_before { entry.start } else { start }, rule)?;
             }
         }
         if end < entry.end {

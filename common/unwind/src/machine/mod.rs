@@ -30,6 +30,11 @@ pub(crate) fn rule<'a, S: UnwindSection<Reader<'a>>>(
     }
 }
 
+/// True if a row says that something was pushed before its function began: what its first row does not say.
+pub(crate) fn is_behind_pushed(of: Architecture, row: &Row) -> bool {
+    of == Architecture::Aarch64 && aarch64::is_behind_pushed(row)
+}
+
 /// True if the rule needs a register that others have to tell.
 pub(crate) fn needs_bx(of: Architecture, rule: Rule) -> bool {
     of == Architecture::X86_64 && x86_64::needs_bx(rule)

@@ -71,13 +71,23 @@ fn convert<'a, S: UnwindSection<Reader<'a>>>(row: &Row, section: &S) -> Option<R
     }
 }
 
-/// A rule whose CFA is not the caller's sp: `_dl_runtime_resolve` says where the PLT's code has pushed the return address, with a
-/// word below it, and not that both lie above its CFA.
+/// True of rows whose CFA is not the caller's sp: `_dl_runtime_resolve` says where the PLT's code has pushed the return address,
+/// with a word below it, and not that both lie above its CFA; before its first instruction it says neither.
+pub(super) fn is_behind_pushed(row: &Row) -> bool {
+    matches!(
+        row.register(Register(X30)),
+        Some(RegisterRule::Offset(WORD))
+    )
+}
+
+/// The rule of such a row. In the end both are popped again, and x30 has the return address.
 fn behind_pushed(rule: Rule) -> Option<Rule> {
     let is_plain = matches!(rule.cfa, Cfa::Sp | Cfa::Bp) && rule.fp == FpMode::Same;
+    let cfa_offset = rule.cfa_offset.checked_add(2 * WORD as i32)?;
+    let slot = if cfa_offset == 0 { RA_IN_LR } else { 1 };
     is_plain.then_some(Rule {
-        cfa_offset: rule.cfa_offset.checked_add(2 * WORD as i32)?,
-        slot: 1,
+        cfa_offset,
+        slot,
         ..rule
     })
 }
