@@ -1,6 +1,7 @@
 //! why against a program that knows where its time went.
 
 use crate::prelude::*;
+use crate::real_program::redis;
 
 /// Lines of a kind.
 fn lines<'a>(report: &'a Value, kind: &str) -> Vec<&'a Value> {
@@ -28,13 +29,12 @@ fn culprit(line: &Value) -> (&str, f64) {
     (text(first, "function"), share)
 }
 
-/// Lines come to the time of so many threads that were there throughout.
-fn assert_comes_to_all(report: &Value, threads: u64) {
+/// Looks at everything, until it is told to end.
+const ALL: &str = "--max-overhead 100 100";
+
+/// Lines come to all time, and next to nothing is not explained.
+fn assert_explained(report: &Value) {
     let lifetime_ns = number(report, "lifetime_ns");
-    let window_ns = number(report, "end_ns") - number(report, "start_ns");
-    assert_eq!(number(report, "threads"), threads, "{report:#}");
-    let all = threads * window_ns;
-    assert_within("lifetime, ns", lifetime_ns, all - all / 1000..=all, report);
     let signed = |line: &Value| line["ns"].as_i64().expect("a time");
     let explained: i64 = list(report, "lines").iter().map(signed).sum();
     assert_eq!(explained, lifetime_ns.cast_signed(), "{report:#}");
@@ -43,11 +43,20 @@ fn assert_comes_to_all(report: &Value, threads: u64) {
     assert_within("residual, ns", signed(residual), -few..=few, report);
 }
 
+/// The same of so many threads that were there throughout.
+fn assert_comes_to_all(report: &Value, threads: u64) {
+    let lifetime_ns = number(report, "lifetime_ns");
+    let window_ns = number(report, "end_ns") - number(report, "start_ns");
+    assert_eq!(number(report, "threads"), threads, "{report:#}");
+    let all = threads * window_ns;
+    assert_within("lifetime, ns", lifetime_ns, all - all / 1000..=all, report);
+    assert_explained(report);
+}
+
 #[test]
 fn lines_come_to_all_time_and_have_each_wait_once() {
     let _machine = Machine::alone();
-    let options = "--max-overhead 100 100";
-    let (report, results) = traced("why", options, Workload::start("mixture", "--rounds 5"));
+    let (report, results) = traced("why", ALL, Workload::start("mixture", "--rounds 5"));
     assert_comes_to_all(&report, 4);
     for (kind, place) in [("futex", "take_the_lock"), ("pipe", "await_an_answer")] {
         let line = line(&report, kind, place);
@@ -62,8 +71,7 @@ fn lines_come_to_all_time_and_have_each_wait_once() {
 #[test]
 fn four_causes_at_once_have_their_time_and_their_culprits() {
     let _machine = Machine::alone();
-    let options = "--max-overhead 100 100";
-    let (report, results) = traced("why", options, Workload::start("mixture", "--rounds 15"));
+    let (report, results) = traced("why", ALL, Workload::start("mixture", "--rounds 15"));
     let told = |field| number(&results[0], field);
     let lifetime_ns = number(&report, "lifetime_ns");
 
@@ -126,7 +134,7 @@ fn four_causes_at_once_have_their_time_and_their_culprits() {
 fn the_first_line_is_the_largest_cause_and_the_second_its_culprit() {
     let _machine = Machine::alone();
     let mut workload = Workload::start("mixture", "--rounds 8");
-    let (output, results) = observed("why", "--max-overhead 100 100", &mut workload);
+    let (output, results) = observed("why", ALL, &mut workload);
     workload.finish();
     let text = output
         .stdout
@@ -148,4 +156,56 @@ fn the_first_line_is_the_largest_cause_and_the_second_its_culprit() {
     let next = at("next: ");
     assert!(next > second && next < at("WHERE THE TIME WENT"), "{text}");
     assert!(text[next..].contains("lockstat -p "), "{text}");
+}
+
+/// Threads that sleep until the end, and one that waits for them.
+const CROWD: &str = r#"
+#include <pthread.h>
+
+#define THREADS 2000
+
+static void *rest(void *unused)
+{
+	pause();
+	return unused;
+}
+
+int main(void)
+{
+	pthread_attr_t small;
+	pthread_t thread;
+
+	pthread_attr_init(&small);
+	pthread_attr_setstacksize(&small, 65536);
+	for (int i = 0; i < THREADS; i++)
+		if (pthread_create(&thread, &small, rest, NULL))
+			return 1;
+	ready();
+	say("{\"threads\": %d}\n", THREADS + 1);
+	return finished();
+}
+"#;
+
+#[test]
+fn accounts_of_many_threads_of_many_processes_and_of_a_server_come_to_all() {
+    let _machine = Machine::alone();
+    let crowd = Program::c("crowd", CROWD, "-lpthread").started("");
+    let (report, results) = traced("why", ALL, crowd);
+    assert_comes_to_all(&report, number(&results[0], "threads"));
+
+    let children = "for i in $(seq 100); do /bin/true; done";
+    let command = ["-j", "--max-overhead", "100", "--", "sh", "-c", children];
+    let report = Tool::run("why", &command[..]).last_report();
+    assert_eq!(
+        number(&report, "threads"),
+        102,
+        "the shell, seq, and 100 children"
+    );
+    assert_explained(&report);
+
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = redis(dir.path());
+    let report = Tool::run("why", format!("-j --max-overhead 100 -p {} 1", server.pid)).report();
+    assert_explained(&report);
+    assert!(kind_ns(&report, "on-cpu") > number(&report, "busy_ns") / 10);
 }

@@ -49,7 +49,8 @@ pub(crate) fn of_waits(row: &Waiting) -> Hint {
         Reason::Lock | Reason::FileLock | Reason::Semaphore => Step::Locks,
         Reason::PageFault => Step::MajorFaults,
         Reason::BlockIo => Step::WaitsInStateD,
-        _ => Step::Wakers,
+        // Who ends these waits is a part of its answer.
+        _ => Step::Why,
     };
     Hint::of(step, &format!("-p {}", row.tgid))
 }

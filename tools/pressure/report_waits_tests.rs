@@ -139,7 +139,7 @@ fn where_nothing_is_short_the_largest_wait_is_the_answer() {
     for row in ["2.50  sockets  ", "1.25  locks  ", "0.50  file locks  "] {
         assert!(text.contains(row), "no {row}: {text}");
     }
-    let next = format!("next: offcputime --waker -p {own} 10 ");
+    let next = format!("next: why -p {own} 10 ");
     assert!(text.contains(&next), "{text}");
 }
 

@@ -151,6 +151,6 @@ pub(crate) fn next(args: &Args, interval: &Interval) -> String {
     }
     match asked.filter(|asked| !asked.is_empty()) {
         None => Step::Shortages.line_for("", "what else is short"),
-        Some(targets) => Step::Waits.line_for(&targets, "where it waits instead"),
+        Some(targets) => Step::Why.line_for(&targets, "what costs it its time instead"),
     }
 }

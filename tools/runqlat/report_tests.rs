@@ -153,7 +153,7 @@ fn where_nobody_waited_the_next_command_looks_at_other_waits() {
         "{found}"
     );
     let found = text(&format!("-p {own}"), &interval);
-    let next = format!("offcputime -p {own} 10   # where it waits instead\n");
+    let next = format!("why -p {own} 10   # what costs it its time instead\n");
     assert!(found.contains(&next), "{found}");
 }
 
