@@ -1,4 +1,4 @@
-//! What is installed beside the programs.
+//! Files that are installed beside the programs.
 
 use std::fs;
 use std::path::PathBuf;

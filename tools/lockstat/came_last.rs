@@ -1,4 +1,4 @@
-//! Who came last to a barrier, in words.
+//! The last one to come to a barrier, in words.
 
 use profile::escape::terminal;
 use profile::text::comm;

@@ -49,7 +49,7 @@ pub(crate) fn of_waits(row: &Waiting) -> Hint {
         Reason::Lock | Reason::FileLock | Reason::Semaphore => Step::Locks,
         Reason::PageFault => Step::MajorFaults,
         Reason::BlockIo => Step::WaitsInStateD,
-        // Who ends these waits is a part of its answer.
+        // Its answer names the one who ends these waits, too.
         _ => Step::Why,
     };
     Hint::of(step, &format!("-p {}", row.tgid))

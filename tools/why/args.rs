@@ -52,7 +52,7 @@ const SAMPLES_HZ: &str = "499";
     "Show the stack behind each line, attached hooks and details"
 )))]
 pub(crate) struct Args {
-    /// How long: seconds, or 200us, 500ms, 30s, 2m, 1h; 10 s if not given, or until COMMAND exits
+    /// Duration in seconds, or as 200us, 500ms, 30s, 2m, 1h; 10 s if not given, or until COMMAND exits
     #[arg(value_name = "DURATION", value_parser = parse_duration)]
     duration: Option<Duration>,
 

@@ -15,7 +15,7 @@ use crate::offcputime::{Harvest, THROTTLED};
 use crate::runqlat::Interval;
 use crate::why::line::{Blame, Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
 
-/// What the engines found in one window.
+/// Findings of the engines in one window.
 pub(crate) struct Found<'a> {
     /// Waits.
     pub(crate) off: &'a Profile,

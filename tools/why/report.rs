@@ -1,4 +1,4 @@
-//! What why says: sentences, and the table that they are read off.
+//! The report: sentences, and the table that they are read off.
 
 use std::io::{self, Write};
 

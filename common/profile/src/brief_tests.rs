@@ -153,7 +153,7 @@ fn how_deep_a_thread_is_in_its_program() {
     let waits = ["main", "serve", "i:take", "c:pthread_cond_wait"];
     assert_eq!(depth(&waits), Some(2));
     assert_eq!(depth(&["c:start_thread", "c:poll"]), Some(0));
-    // How deep in its program's functions an interpreter is, none of its own says.
+    // None of an interpreter's own functions says how deep in its program it is.
     let python = ["main", "_PyEval_EvalFrameDefault", "acquire_timed"];
     assert_eq!(depth(&python), None);
 }

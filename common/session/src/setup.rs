@@ -1,4 +1,4 @@
-//! What an engine is made with.
+//! Circumstances that an engine is made for.
 
 use std::ffi::OsString;
 use std::rc::Rc;

@@ -36,7 +36,7 @@ fn stop() {
     }
 }
 
-/// As long as `stop` computes: on an emulated machine, where what leads there is translated first, for longer.
+/// Time that `stop` computes for: on an emulated machine, where what leads there is translated first, it is longer.
 const COMPUTE_NS: u64 = if cfg!(target_arch = "aarch64") { 60_000_000 } else { 12_000_000 };
 
 /// Finds how many laps that is, by the fastest of some attempts: in the others the machine may have done something else.

@@ -219,7 +219,7 @@ pub(crate) fn first_caller<'a>(
     let mut callers = frames.take(MAX_FRAMES * 2).skip(within).skip_while(is_ours);
     let first = callers.next()?;
     let mut near = [first].into_iter().chain(callers).take(NEAR);
-    // What started the program asked for no lock.
+    // The function that started the program asked for no lock.
     let is_caller = |(name, file): &Call<'_>| !is_nameless(name) && !is_library(name, *file);
     Some(near.find(is_caller).unwrap_or(first).0)
 }
