@@ -16,7 +16,7 @@ use tools::TRACERS;
 
 /// The tool that is made of others' engines, and has no programs of its own.
 const OF_PARTS: &str = "why";
-/// Those.
+/// Tools that have these engines.
 const PARTS: [&str; 3] = ["offcputime", "runqlat", "profile"];
 
 /// Lines a source file may have.

@@ -112,6 +112,11 @@ impl Offcputime<'_> {
     pub(crate) fn profile(&mut self, harvest: &Harvest) -> Profile {
         report::profile_of(self.args, harvest, &mut self.stacks)
     }
+
+    /// Its part of a balance, without the losses and the cost of other engines.
+    pub(crate) fn balance(&self, harvest: &Harvest, profile: &Profile, cost: &Cost) -> Closing {
+        report::closing(self.args, harvest, profile, &self.stacks, (cost, 0))
+    }
 }
 
 impl Windowed for Offcputime<'_> {

@@ -8,6 +8,7 @@ pub use args::Args;
 pub use engine::Offcputime;
 pub use harvest::{Accounting, Estimates, Harvest, Row};
 pub use losses::Lost;
+pub(crate) use next::DATABASE_LOCK;
 
 mod answer;
 mod args;

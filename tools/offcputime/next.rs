@@ -13,7 +13,7 @@ use crate::offcputime::args::Args;
 use crate::offcputime::harvest::Accounting;
 
 /// Function in which PostgreSQL's backends wait for a lock of a row or a table, by a latch.
-const DATABASE_LOCK: &str = "ProcSleep";
+pub(crate) const DATABASE_LOCK: &str = "ProcSleep";
 
 /// A line for the command that looks at the reason with most of the time of threads that were not idle, or at their time on CPUs if it
 /// is more; where nobody waits for anybody, or whoever does cannot be named, at the machine.

@@ -302,7 +302,7 @@ fn accounting_json(accounting: &Accounting, open: u64) -> Value {
 }
 
 /// `dropped_ns`: time that has no line because it rounds to 0 us.
-fn closing(
+pub(crate) fn closing(
     args: &Args,
     harvest: &Harvest,
     profile: &Profile,

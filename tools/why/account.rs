@@ -8,7 +8,7 @@ use profile::rank::Rank;
 use session::quotas::UsedUp;
 
 use crate::why::drafts::{Drafts, Found};
-use crate::why::line::{LOST, Line, Program, RESIDUAL, UNSEEN};
+use crate::why::line::{Culprit, LOST, Line, Program, RESIDUAL, UNSEEN};
 
 /// All time of the threads that were asked for.
 pub(crate) struct Account {
@@ -28,17 +28,19 @@ pub(crate) struct Account {
     pub(crate) looked: Option<f64>,
 }
 
+/// The reason of waits for children.
+const FOR_CHILD: &str = "wait";
+
 impl Account {
     /// Adds up what was found.
     pub(crate) fn of(found: &Found<'_>) -> Self {
         let sums = &found.waits.accounting;
         let mut drafts = Drafts::default();
-        for sample in &found.off.samples {
-            drafts.add_wait(found.off, sample);
+        for (row, sample) in found.waits.rows.iter().zip(&found.off.samples) {
+            drafts.add_wait(found.off, sample, row.is_open);
         }
         drafts.add_cpu_time(found.on, sums.oncpu_ns);
-        let names = drafts.names();
-        let mut lines = drafts.lines(found, &names);
+        let mut lines = drafts.lines(found);
         lines.retain(|line| line.ns > 0);
         let lost_ns = sums.lost.rows_full_ns + sums.lost.unreported_ns;
         for (kind, ns) in [(UNSEEN, sums.unseen_ns), (LOST, lost_ns)] {
@@ -76,9 +78,15 @@ impl Account {
         lines.map(Line::time_ns).sum()
     }
 
-    /// The line that costs most.
+    /// The line that costs most. A wait for a child is none where the child's own time is in the account.
     pub(crate) fn first(&self) -> Option<&Line> {
-        self.lines.iter().find(|line| line.is_busy())
+        let is_own_child = |line: &&Line| match line.first_blame() {
+            Some((Culprit::Program(child, _), _)) => self.programs.contains(child),
+            _ => false,
+        };
+        let mut busy = self.lines.iter().filter(|line| line.is_busy());
+        let others = |line: &&Line| line.kind != FOR_CHILD || !is_own_child(line);
+        busy.clone().find(others).or_else(|| busy.next())
     }
 
     /// The check: time that lines explain, in percent.

@@ -1,5 +1,6 @@
 //! Options of why, and those of the tools whose engines it is made of.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -151,8 +152,19 @@ impl Options for Args {
     }
 
     fn programs(&self, kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)> {
-        // Each engine has its own; those of the account are the most.
-        let waits = self.parts.as_ref().map(|parts| &parts.waits);
-        waits.map_or_else(Vec::new, |waits| waits.programs(kernel, targets))
+        let Some(parts) = &self.parts else {
+            return Vec::new();
+        };
+        let all = [
+            parts.waits.programs(kernel, targets),
+            parts.queue.programs(kernel, targets),
+            parts.cpu.programs(kernel, targets),
+        ];
+        // One that a part has no use for may be another's.
+        let mut used: BTreeMap<&'static str, bool> = BTreeMap::new();
+        for (name, is_used) in all.into_iter().flatten() {
+            *used.entry(name).or_default() |= is_used;
+        }
+        used.into_iter().collect()
     }
 }

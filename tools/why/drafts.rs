@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use host::clock::Edges;
+use host::task::comm_of;
 use profile::brief::place;
 use profile::frame::Frame;
 use profile::model::{Profile, Sample, Task};
@@ -38,23 +39,34 @@ struct Draft {
     waits: u64,
     whose: HashMap<u32, u64>,
     blames: HashMap<Culprit, u64>,
-    /// Most of a single stack, and that.
-    most: u64,
-    stack: (Arc<[Frame]>, Arc<[Frame]>),
+    /// Samples by function and process.
+    functions: HashMap<(Arc<str>, u32), u64>,
+    /// Time by stack: a stack that was seen again is in the same place.
+    stacks: HashMap<[usize; 2], (u64, Stack)>,
 }
+
+/// Of the kernel, and of the program.
+type Stack = (Arc<[Frame]>, Arc<[Frame]>);
 
 impl Draft {
     fn add(&mut self, sample: &Sample, ns: u64) {
         self.ns = self.ns.saturating_add(ns);
         *self.whose.entry(sample.task.tgid).or_default() += ns;
-        if ns > self.most {
-            self.most = ns;
-            self.stack = (Arc::clone(&sample.kernel), Arc::clone(&sample.user));
-        }
+        let place = |frames: &Arc<[Frame]>| Arc::as_ptr(frames).cast::<Frame>() as usize;
+        let stack = || (Arc::clone(&sample.kernel), Arc::clone(&sample.user));
+        let key = [place(&sample.kernel), place(&sample.user)];
+        let sum = self.stacks.entry(key).or_insert_with(|| (0, stack()));
+        sum.0 += ns;
+    }
+
+    /// The stack with most of it.
+    fn stack(&self) -> Stack {
+        let most = self.stacks.values().max_by_key(|(ns, _)| *ns);
+        most.map(|(_, stack)| stack.clone()).unwrap_or_default()
     }
 }
 
-/// All of them.
+/// All lines of an account.
 #[derive(Default)]
 pub(super) struct Drafts {
     by_place: HashMap<(&'static str, Option<Arc<str>>), Draft>,
@@ -72,14 +84,18 @@ impl Drafts {
         }
     }
 
-    pub(super) fn names(&self) -> HashMap<u32, Arc<str>> {
-        let names = self.names.iter();
-        names
-            .map(|(tgid, (_, name))| (*tgid, Arc::clone(name)))
-            .collect()
+    /// Names of processes by their IDs.
+    fn names(&self) -> HashMap<u32, Arc<str>> {
+        let name = |(tgid, (is_first, name)): (&u32, &(bool, Arc<str>))| {
+            // Another thread may have a name of its own.
+            let of_process = if *is_first { None } else { comm_of(*tgid) };
+            (*tgid, of_process.unwrap_or_else(|| Arc::clone(name)))
+        };
+        self.names.iter().map(name).collect()
     }
 
-    pub(super) fn add_wait(&mut self, profile: &Profile, sample: &Sample) {
+    /// `is_open`: it lasts still.
+    pub(super) fn add_wait(&mut self, profile: &Profile, sample: &Sample, is_open: bool) {
         self.learn(&sample.task);
         let [ns, queue_ns] = reasons::parts(profile, sample.reason, &sample.values);
         if queue_ns > 0 {
@@ -99,11 +115,13 @@ impl Drafts {
         let draft = self.by_place.entry(key).or_default();
         draft.add(sample, ns);
         draft.waits += sample.count;
-        if sample.idle {
+        // Quota comes back by the clock.
+        if sample.idle || reason == THROTTLED {
             return;
         }
         let culprit = match &sample.waker {
-            None => Culprit::Nobody,
+            None if is_open => Culprit::Nobody,
+            None => Culprit::Unseen,
             Some(waker) => waker.task.as_ref().map_or(Culprit::Interrupt, |task| {
                 let place = function(&waker.kernel, &waker.user);
                 Culprit::Program((Arc::clone(&task.comm), task.tgid), place)
@@ -119,24 +137,36 @@ impl Drafts {
             let value = sample.total();
             draft.add(sample, value);
             let function = function(&sample.kernel, &sample.user);
-            let culprit = Culprit::Function(function.unwrap_or("[no stack]".into()));
-            *draft.blames.entry(culprit).or_default() += value;
+            let function = function.unwrap_or("[no stack]".into());
+            let program = sample.task.tgid;
+            *draft.functions.entry((function, program)).or_default() += value;
         }
         // Samples say whose it is, and where; how long it is the kernel's switches say.
         for part in draft.whose.values_mut() {
-            *part = (*part as f64 / all.max(1) as f64 * oncpu_ns as f64) as u64;
+            let ns = u128::from(*part) * u128::from(oncpu_ns) / u128::from(all.max(1));
+            *part = u64::try_from(ns).unwrap_or(u64::MAX);
         }
         draft.ns = oncpu_ns;
         let tasks = profile.samples.iter().map(|sample| &sample.task);
         tasks.for_each(|task| self.learn(task));
     }
 
-    pub(super) fn lines(self, found: &Found<'_>, names: &HashMap<u32, Arc<str>>) -> Vec<Line> {
+    pub(super) fn lines(mut self, found: &Found<'_>) -> Vec<Line> {
+        for one in found.queue.culprits.iter().filter(|one| one.tid != 0) {
+            self.learn(&Task {
+                comm: Arc::clone(&one.comm),
+                tgid: one.tgid,
+                tid: one.tid,
+            });
+        }
+        let names = &self.names();
         let drafts = self.by_place.into_iter();
         let mut lines: Vec<Line> = drafts
             .map(|((kind, place), draft)| {
+                let stack = draft.stack();
                 let mut blames = match kind {
-                    RUN_QUEUE => neighbours(found.queue),
+                    RUN_QUEUE => ranked(neighbours(found.queue), names),
+                    ON_CPU => ranked(functions(draft.functions, names), names),
                     _ => ranked(draft.blames, names),
                 };
                 if found.looked.is_some() {
@@ -151,7 +181,7 @@ impl Drafts {
                     whose: whose(&draft.whose, names),
                     blamed: blames.iter().map(|blame| blame.value).sum(),
                     blames,
-                    stack: draft.stack,
+                    stack,
                 }
             })
             .collect();
@@ -203,10 +233,21 @@ fn ranked(
     blames
 }
 
-fn neighbours(queue: &Interval) -> Vec<Blame> {
-    let ran = queue.culprits.iter().map(|one| {
+/// Functions, those of all processes of a name together.
+fn functions(
+    samples: HashMap<(Arc<str>, u32), u64>,
+    names: &HashMap<u32, Arc<str>>,
+) -> impl Iterator<Item = (Culprit, u64)> {
+    samples.into_iter().map(|((function, tgid), value)| {
+        let program = names.get(&tgid).cloned().unwrap_or_default();
+        (Culprit::Function(function, program), value)
+    })
+}
+
+/// Tasks that ran while others waited.
+fn neighbours(queue: &Interval) -> impl Iterator<Item = (Culprit, u64)> {
+    queue.culprits.iter().map(|one| {
         let program = (Arc::clone(&one.comm), one.tgid);
         (Culprit::Program(program, None), one.caused_ns)
-    });
-    ranked(ran, &HashMap::new())
+    })
 }

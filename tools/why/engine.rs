@@ -86,13 +86,10 @@ impl Together for Why<'_> {
                 waits.accounting.events,
                 closing::switches_and_wakeups(&cost),
             ),
-            stacks: None,
             ends: ends::describe(&wall),
             losses,
-            losses_of_ns: account.lifetime_ns,
             check: Some(account.explained()),
-            cost,
-            ..Closing::default()
+            ..self.waits.balance(&waits, &off, &cost)
         };
         report::report(self.args, &account, &wall, &closing)?;
         self.closing = Some(closing);

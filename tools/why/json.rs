@@ -1,5 +1,6 @@
 //! The account for programs.
 
+use profile::text::{columns, cut};
 use serde_json::{Map, Value, json};
 use session::closing::Closing;
 use session::quotas::UsedUp;
@@ -34,10 +35,11 @@ pub(crate) fn whole(account: &Account, closing: &Closing) -> Map<String, Value> 
 pub(crate) fn brief(account: &Account, answer: &[String]) -> Value {
     let mut lines: Vec<Value> = account.lines.iter().map(short).collect();
     let answer: Vec<&str> = answer.iter().map(|line| line.trim()).collect();
+    let mut answer = answer.join(" ");
     loop {
         let more = account.lines.len() - lines.len();
         let brief = json!({
-            "answer": answer.join(" "),
+            "answer": answer,
             "start_ns": account.window.start_ns,
             "end_ns": account.window.end_ns,
             "threads": account.threads,
@@ -48,8 +50,12 @@ pub(crate) fn brief(account: &Account, answer: &[String]) -> Value {
             "more_lines": more,
         });
         // A line's end follows.
-        if brief.to_string().len() < BRIEF || lines.pop().is_none() {
+        if brief.to_string().len() < BRIEF {
             return brief;
+        }
+        // The command that looks further may be a program with all its words.
+        if lines.pop().is_none() {
+            answer = cut(&answer, columns(&answer) / 2);
         }
     }
 }
@@ -98,7 +104,8 @@ fn culprit(line: &Line, blame: &Blame) -> Value {
         }
         Culprit::Interrupt => json!({ "interrupt": true }),
         Culprit::Nobody => json!({ "open": true }),
-        Culprit::Function(name) => json!({ "function": &**name }),
+        Culprit::Unseen => json!({ "unseen": true }),
+        Culprit::Function(name, program) => json!({ "function": &**name, "comm": &**program }),
     };
     found["share"] = json!(line.share(blame));
     found

@@ -31,14 +31,16 @@ pub(crate) enum Culprit {
     Interrupt,
     /// The waits are not over.
     Nobody,
-    /// A function used the CPU.
-    Function(Arc<str>),
+    /// The waits are over, and their end was not seen.
+    Unseen,
+    /// A function used the CPU, in all processes of a name.
+    Function(Arc<str>, Arc<str>),
 }
 
 impl Culprit {
-    /// A task that ran too long ago to be remembered.
-    pub(super) fn is_nameless(&self) -> bool {
-        matches!(self, Self::Program((_, 0), _))
+    /// Tells if nobody can be named for it: tasks that ran too long ago to be remembered, and ends that were not seen.
+    pub(crate) fn is_nameless(&self) -> bool {
+        matches!(self, Self::Program((_, 0), _) | Self::Unseen)
     }
 }
 
@@ -62,7 +64,7 @@ pub(crate) struct Line {
     pub(crate) waits: u64,
     /// The most first.
     pub(crate) whose: Vec<(Program, u64)>,
-    /// The most first.
+    /// The most first, and last what nobody can be named for.
     pub(crate) blames: Vec<Blame>,
     /// Sum of all blames that there are, in their unit.
     pub(crate) blamed: u64,
@@ -81,10 +83,37 @@ impl Line {
         self.ns.try_into().unwrap_or(0)
     }
 
-    /// The culprit with most of it, and its share, from 0 to 1.
+    /// The culprit with most of it, and its share, from 0 to 1. A program is one, with the function in which it has most.
     pub(crate) fn first_blame(&self) -> Option<(&Culprit, f64)> {
-        let first = self.blames.first()?;
-        Some((&first.culprit, self.share(first)))
+        let whole = |culprit: &Culprit| -> u64 {
+            let same = self
+                .blames
+                .iter()
+                .filter(|blame| match (&blame.culprit, culprit) {
+                    (Culprit::Program(a, _), Culprit::Program(b, _)) => a == b,
+                    (a, b) => a == b,
+                });
+            same.map(|blame| blame.value).sum()
+        };
+        let named = self
+            .blames
+            .iter()
+            .filter(|blame| !blame.culprit.is_nameless());
+        let sums = named.map(|blame| (&blame.culprit, whole(&blame.culprit)));
+        // Of equals the first one: it has more in one function.
+        let first = sums.reduce(|most, one| if one.1 > most.1 { one } else { most });
+        let (culprit, value) = first?;
+        Some((culprit, value as f64 / self.blamed.max(1) as f64))
+    }
+
+    /// Share of it that nobody can be named for, from 0 to 1.
+    pub(crate) fn nameless(&self) -> f64 {
+        let nameless = self
+            .blames
+            .iter()
+            .filter(|blame| blame.culprit.is_nameless());
+        let shares = nameless.map(|blame| self.share(blame));
+        shares.sum()
     }
 
     /// A culprit's share of it, from 0 to 1.

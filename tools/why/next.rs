@@ -4,7 +4,7 @@ use profile::text::comm;
 use session::chosen;
 use session::next::{self, Step, is_plain};
 
-use crate::offcputime::THROTTLED;
+use crate::offcputime::{DATABASE_LOCK, THROTTLED};
 use crate::why::account::Account;
 use crate::why::args::Args;
 use crate::why::line::{Culprit, Line, ON_CPU, Program, RUN_QUEUE};
@@ -26,7 +26,8 @@ fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) 
     }
     let step = match line.kind {
         ON_CPU => Step::CpuPicture,
-        RUN_QUEUE | THROTTLED => match neighbour(args, line, is_there) {
+        THROTTLED => return Some(Step::CpuTime.line_for(&target, "what uses up the quota")),
+        RUN_QUEUE => match neighbour(args, line, is_there) {
             Some((name, pid)) => {
                 let answers = format!("what {} runs", next::in_remark(&comm(&name), "it"));
                 return Some(Step::CpuTime.line_for(&format!("-p {pid}"), &answers));
@@ -34,6 +35,7 @@ fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) 
             None => Step::RunQueue,
         },
         "block-io" => Step::Disks,
+        _ if is_database_lock(line) => return of_name(Step::Locks, line),
         "futex" | "lock" | "file-lock" | "semaphore" | "eventfd" => Step::Locks,
         "page-fault" => Step::MajorFaults,
         _ => match neighbour(args, line, is_there) {
@@ -61,9 +63,21 @@ fn neighbour(args: &Args, line: &Line, is_there: fn(u32) -> bool) -> Option<Prog
     (is_wanted && is_there(program.1)).then(|| program.clone())
 }
 
-/// The program that was started, or else the process with most of the line.
+/// Looks whether threads wait for a database's own lock, which others of its processes hold.
+fn is_database_lock(line: &Line) -> bool {
+    let (_, user) = &line.stack;
+    user.iter().any(|frame| &*frame.name == DATABASE_LOCK)
+}
+
+/// The command for all processes of the first one's name.
+fn of_name(step: Step, line: &Line) -> Option<String> {
+    let ((name, _), _) = line.whose.first()?;
+    is_plain(name).then(|| step.line(&format!("--comm {name}")))
+}
+
+/// Those that were asked for, or of the whole machine the process with most of the line.
 fn target(args: &Args, line: &Line, is_there: fn(u32) -> bool) -> Option<String> {
-    if !args.targets.command.is_empty() {
+    if !args.targets.are_all() {
         return chosen::options(&args.targets, is_there);
     }
     let ((name, pid), _) = line.whose.first()?;

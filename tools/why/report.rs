@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 use profile::escape::terminal;
-use profile::folded::{self, FoldedOptions};
+use profile::folded::{self, FoldedOptions, Idle};
 use profile::model::Profile;
 use profile::style::Style;
 use profile::table::{Column, Table};
@@ -15,9 +15,10 @@ use session::closing::{self, Closing};
 use session::output::Format;
 use session::program;
 
+use crate::offcputime::THROTTLED;
 use crate::why::account::Account;
 use crate::why::args::Args;
-use crate::why::line::{Blame, Culprit, IDLE, LOST, Line, ON_CPU, RESIDUAL, UNSEEN};
+use crate::why::line::{Blame, Culprit, IDLE, LOST, Line, ON_CPU, RESIDUAL, RUN_QUEUE, UNSEEN};
 use crate::why::sentences::{function, program as name_of, sentences, who};
 use crate::why::{json, next};
 
@@ -97,6 +98,7 @@ impl Report<'_> {
                     delimiter: self.args.stacks.delimited,
                     annotate: self.args.stacks.annotate,
                     divisor: 1_000,
+                    idle: Idle::Fold,
                     ..FoldedOptions::default()
                 };
                 folded::write(wall, &options, out)?;
@@ -146,18 +148,20 @@ pub(super) fn table(args: &Args, account: &Account) -> Lines {
     let least_ns = account.busy_ns() / LEAST;
     let (mut shown, mut more) = (0, Vec::new());
     for line in &account.lines {
-        let is_shown = !line.is_busy() || shown < TOP && line.time_ns() > least_ns;
+        let is_last = line.kind == IDLE || is_remainder(line);
+        let is_shown = is_last || shown < TOP && line.time_ns() > least_ns;
         if !is_shown {
             more.push(line);
             continue;
         }
-        shown += usize::from(line.is_busy());
-        if line.kind == IDLE || is_remainder(line) {
+        if is_last {
             // Those before them are complete.
             table.add_more(account, &std::mem::take(&mut more));
         }
+        shown += 1;
         table.add(args, account, line);
     }
+    table.add_more(account, &more);
     let all_ns = account.lifetime_ns.cast_signed();
     let all = cells(account, all_ns, 0, "all of the threads' time");
     table.row(all, Vec::new());
@@ -232,7 +236,7 @@ impl Lines {
         let large = shares.filter(|(_, share)| *share >= LEAST_BLAME);
         let large = large.take(TOP_CULPRITS);
         let mut remarks: Vec<String> = large
-            .map(|(blame, share)| remark(line, blame, share))
+            .map(|(blame, share)| remark(account, line, blame, share))
             .collect();
         if args.common.verbose {
             let (kernel, user) = &line.stack;
@@ -271,8 +275,8 @@ fn whose(account: &Account, line: &Line) -> String {
 fn words(line: &Line) -> String {
     let what = match line.kind {
         ON_CPU => "on CPU",
-        "run-queue" => "waiting for a CPU",
-        "throttled" => "out of CPU quota",
+        RUN_QUEUE => "waiting for a CPU",
+        THROTTLED => "out of CPU quota",
         IDLE => "idle: nothing to do",
         UNSEEN => "between switches that were not seen",
         LOST => "waits that were lost",
@@ -285,12 +289,12 @@ fn words(line: &Line) -> String {
     }
 }
 
-fn remark(line: &Line, blame: &Blame, share: f64) -> String {
+fn remark(account: &Account, line: &Line, blame: &Blame, share: f64) -> String {
     let share = format!("{:.0}%", 100.0 * share);
-    let who = who(&blame.culprit);
+    let who = who(&blame.culprit, account);
     match (&blame.culprit, line.kind) {
-        (Culprit::Function(_), _) => format!("  {share} {who}"),
-        (_, "run-queue") => format!("  {share} behind {who}"),
+        (Culprit::Function(..), _) => format!("  {share} {who}"),
+        (_, RUN_QUEUE) => format!("  {share} behind {who}"),
         (Culprit::Nobody, _) => format!("  {share} not over"),
         (Culprit::Program(_, Some(place)), _) => {
             format!("  {share} ended by {who} in {}", function(place))

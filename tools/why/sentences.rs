@@ -7,7 +7,7 @@ use profile::units;
 
 use crate::offcputime::{SLEEP, THROTTLED, for_what};
 use crate::why::account::Account;
-use crate::why::line::{Blame, Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
+use crate::why::line::{Culprit, IDLE, LOST, Line, ON_CPU, Program, RUN_QUEUE, UNSEEN};
 
 /// Share of busy time from which a line stands out.
 pub(crate) const STANDS_OUT: f64 = 0.1;
@@ -18,7 +18,7 @@ const NOTHING: f64 = 0.01;
 /// Columns of a function's name.
 const NAME: usize = 40;
 
-/// All of them.
+/// Sentences on whose time it is, what costs most of it, and who causes that.
 pub(crate) fn sentences(account: &Account) -> Vec<String> {
     let mut lines = whole(account);
     let first = account.first().filter(|_| !is_at_rest(account));
@@ -41,7 +41,7 @@ pub(crate) fn is_at_rest(account: &Account) -> bool {
 /// `redis-server 712: 5 threads, 50.0 s of thread time in 10.0 s; 81% idle`
 fn whole(account: &Account) -> Vec<String> {
     let who = match &account.programs[..] {
-        [] => "nobody".to_owned(),
+        [] => "no program with a name".to_owned(),
         [one] => program(one),
         [first, others @ ..] => {
             let others = units::counted(others.len() as u64, "other processes");
@@ -57,6 +57,11 @@ fn whole(account: &Account) -> Vec<String> {
         if ns > account.lifetime_ns / 200 {
             parts.push(format!("{} {word}", round_percent(ns, account.lifetime_ns)));
         }
+    }
+    let lost_ns = account.kind_ns(UNSEEN) + account.kind_ns(LOST);
+    if lost_ns > account.busy_ns() / 20 {
+        let share = round_percent(lost_ns, account.lifetime_ns);
+        parts.push(format!("{share} lost or not seen"));
     }
     if let Some(looked) = account.looked {
         parts.push(format!(
@@ -93,14 +98,15 @@ fn rest(account: &Account) -> Vec<String> {
 fn costliest(account: &Account, line: &Line) -> Vec<String> {
     let busy_ns = account.busy_ns();
     let share = round_percent(line.time_ns(), busy_ns);
-    let begin = match line.time_ns() as f64 >= STANDS_OUT * busy_ns as f64 {
-        true => "most of the rest,",
-        false => "nothing stands out: the largest part of the rest,",
-    };
-    let begin = match share_of_rest(account) {
-        true => begin.to_owned(),
+    let whole = match share_of_rest(account) {
+        true => "of the rest",
         // All of it is busy.
-        false => begin.replace(" of the rest", " of the time"),
+        false => "of the time",
+    };
+    let begin = match line.time_ns() as f64 / busy_ns.max(1) as f64 {
+        part if part > 0.5 => format!("most {whole},"),
+        part if part >= STANDS_OUT => format!("the largest part {whole},"),
+        _ => format!("nothing stands out: the largest part {whole},"),
     };
     let mut parts = vec![
         begin,
@@ -127,29 +133,30 @@ fn share_of_rest(account: &Account) -> bool {
 /// The second sentence: who causes it.
 fn culprit(account: &Account, line: &Line) -> Vec<String> {
     let parts = match line.kind {
-        ON_CPU => return sentence(&functions(line), "", WIDTH),
+        ON_CPU => functions(account, line),
         THROTTLED => quota(account),
-        RUN_QUEUE => neighbour(line),
-        _ => waker(line),
+        RUN_QUEUE => neighbour(account, line),
+        _ => waker(account, line),
     };
     sentence(&parts, "", WIDTH)
 }
 
-fn functions(line: &Line) -> Vec<String> {
-    let Some(Blame {
-        culprit: Culprit::Function(name),
-        value,
-    }) = line.blames.first()
-    else {
-        return vec!["no sample was taken".to_owned()];
+fn functions(account: &Account, line: &Line) -> Vec<String> {
+    let Some(first) = line.blames.first() else {
+        return vec!["no sample was taken of it".to_owned()];
     };
-    let share = statistics::share(*value, line.blamed);
-    let words = format!("{} has {:.0}% of that", function(name), 100.0 * share.share);
-    let interval = format!("({} with 95% confidence)", share.interval());
-    match share.share >= IS_CULPRIT {
-        true => vec![words, interval],
-        false => vec!["spread over many functions:".to_owned(), words, interval],
+    let share = line.share(first);
+    let name = who(&first.culprit, account);
+    let mut parts = vec![format!("{name} has {:.0}% of that", 100.0 * share)];
+    // Samples of windows are not independent.
+    if account.looked.is_none() {
+        let interval = statistics::share(first.value, line.blamed).interval();
+        parts.push(format!("({interval} with 95% confidence)"));
     }
+    if share < IS_CULPRIT {
+        parts.insert(0, "spread over many functions:".to_owned());
+    }
+    parts
 }
 
 fn quota(account: &Account) -> Vec<String> {
@@ -162,18 +169,25 @@ fn quota(account: &Account) -> Vec<String> {
     }
 }
 
-fn neighbour(line: &Line) -> Vec<String> {
+fn neighbour(account: &Account, line: &Line) -> Vec<String> {
     let Some((culprit, share)) = line.first_blame() else {
-        return vec!["nobody was seen running meanwhile".to_owned()];
+        return vec!["nobody is known to have run meanwhile".to_owned()];
     };
-    let words = format!("{} ran for {:.0}% of that", who(culprit), 100.0 * share);
-    match share >= IS_CULPRIT {
-        true => vec![words],
-        false => vec!["behind many others:".to_owned(), words],
-    }
+    // Any of those that are not remembered may have been it.
+    let nameless = line.nameless();
+    let least = if nameless > 0.01 { "at least " } else { "" };
+    let percent = format!("{least}{:.0}% of that", 100.0 * share);
+    let words = format!("{} ran for {percent}", who(culprit, account));
+    let others = match share {
+        _ if nameless > share => Some("most of those that ran meanwhile are not known:"),
+        share if share < IS_CULPRIT => Some("behind many others:"),
+        _ => None,
+    };
+    let others = others.map(str::to_owned).into_iter();
+    others.chain([words]).collect()
 }
 
-fn waker(line: &Line) -> Vec<String> {
+fn waker(account: &Account, line: &Line) -> Vec<String> {
     let Some((culprit, share)) = line.first_blame() else {
         return vec!["who ended these waits is not known".to_owned()];
     };
@@ -181,7 +195,7 @@ fn waker(line: &Line) -> Vec<String> {
     if *culprit == Culprit::Nobody {
         return vec![format!("{percent} nobody has ended yet")];
     }
-    let words = format!("{} ended {percent}", who(culprit));
+    let words = format!("{} ended {percent}", who(culprit, account));
     let place = match culprit {
         Culprit::Program(_, Some(place)) => Some(format!("in {}", function(place))),
         _ => None,
@@ -191,11 +205,16 @@ fn waker(line: &Line) -> Vec<String> {
 }
 
 /// Words for a culprit.
-pub(crate) fn who(culprit: &Culprit) -> String {
+pub(crate) fn who(culprit: &Culprit, account: &Account) -> String {
     match culprit {
         Culprit::Program(one, _) => program(one),
         Culprit::Interrupt => "an interrupt".to_owned(),
         Culprit::Nobody => "nobody yet".to_owned(),
-        Culprit::Function(name) => function(name),
+        Culprit::Unseen => "somebody who was not seen".to_owned(),
+        // One program need not be named again and again.
+        Culprit::Function(name, program) => match account.programs.len() {
+            0 | 1 => function(name),
+            _ => format!("{} of {}", function(name), comm(program)),
+        },
     }
 }

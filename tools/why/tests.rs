@@ -4,13 +4,14 @@ use host::clock::Edges;
 use profile::style::Style;
 use profile::text::columns;
 use session::Options;
+use session::quotas::UsedUp;
 
 use super::account::Account;
 use super::args::Args;
-use super::line::{Blame, Culprit, IDLE, Line, ON_CPU, RESIDUAL, RUN_QUEUE};
+use super::line::{Blame, Culprit, IDLE, LOST, Line, ON_CPU, RESIDUAL, RUN_QUEUE};
 use super::{json, next, report, sentences};
 use crate::narrow::{MANY, PATHS, assert_narrow};
-use crate::offcputime::SLEEP;
+use crate::offcputime::{SLEEP, THROTTLED};
 
 const MS: u64 = 1_000_000;
 
@@ -61,16 +62,25 @@ fn account(lines: Vec<Line>) -> Account {
     }
 }
 
-/// The sentences below the first one, as one text.
+/// The sentences as one text.
 fn said(account: &Account) -> String {
     let lines = sentences::sentences(account);
     let words: Vec<&str> = lines
         .iter()
         .flat_map(|line| line.split_whitespace())
         .collect();
-    let text = words.join(" ");
-    let begin = text.find(['%', 's']).expect("an account of time");
-    text[begin..].to_owned()
+    words.join(" ")
+}
+
+fn table(account: &Account) -> String {
+    let mut table = Vec::new();
+    let written = report::table(&args("why -v"), account).write(Style::Plain, &mut table);
+    written.expect("a vector");
+    String::from_utf8(table).expect("text")
+}
+
+fn of_function(name: &str) -> Culprit {
+    Culprit::Function(name.into(), "app".into())
 }
 
 fn command(account: &Account) -> String {
@@ -83,7 +93,7 @@ fn command(account: &Account) -> String {
 fn the_largest_line_and_its_culprit_are_said() {
     let put = [(program("keeper", 9), 60), (Culprit::Interrupt, 40)];
     let futex = line("futex", 300, &put);
-    let cpu = line(ON_CPU, 100, &[(Culprit::Function("f".into()), 80)]);
+    let cpu = line(ON_CPU, 100, &[(of_function("f"), 80)]);
     let text = said(&account(vec![futex, cpu]));
     for words in [
         "80% idle",
@@ -95,8 +105,7 @@ fn the_largest_line_and_its_culprit_are_said() {
     // Sleep by choice costs nothing, however long.
     let slept = account(vec![line(SLEEP, 1_500, &[]), line("pipe", 20, &put)]);
     assert!(said(&slept).contains("100% (20.0 ms), was waited on pipes"));
-    let functions =
-        [("f", 10), ("g", 5), ("h", 95)].map(|(name, n)| (Culprit::Function(name.into()), n));
+    let functions = [("f", 10), ("g", 5), ("h", 95)].map(|(name, n)| (of_function(name), n));
     let text = said(&account(vec![line(ON_CPU, 900, &functions[..1])]));
     assert!(
         text.contains("f has 100% of that (72.2-100.0% with 95% confidence)"),
@@ -183,10 +192,7 @@ fn reports_fit_a_terminal_and_lines_come_to_all() {
     account.looked = Some(0.123);
     let words = sentences::sentences(&account).join("\n");
     assert_narrow(&words);
-    let mut table = Vec::new();
-    let written = report::table(&args("why -v"), &account).write(Style::Plain, &mut table);
-    written.expect("a vector");
-    let table = String::from_utf8(table).expect("text");
+    let table = table(&account);
     let titles = "     TIME  SHARE     WAITS      AVG  WHERE THE TIME WENT\n";
     assert!(table.starts_with(titles), "{table}");
     assert_narrow(&table);
@@ -201,10 +207,111 @@ fn the_brief_form_is_never_longer_than_it_may_be() {
     let culprit = Culprit::Program(("\u{1}".repeat(15).into(), 1), Some("f".repeat(700).into()));
     let lines = (0..40).map(|_| line("futex", 10, &[(culprit.clone(), 1)]));
     let account = account(lines.collect());
-    let answer = sentences::sentences(&account);
+    let mut answer = sentences::sentences(&account);
     let brief = json::brief(&account, &answer);
     let text = format!("{brief}\n");
     assert!(text.len() <= 4096 && text.len() > 3000, "{}", text.len());
     let shown = brief["lines"].as_array().expect("lines").len();
     assert_eq!(brief["more_lines"], 42 - shown);
+    // A command line may be long.
+    answer.push(format!(
+        "next: why -- sh -c '{}'",
+        "\u{65e5} ".repeat(5_000)
+    ));
+    let text = format!("{}\n", json::brief(&account, &answer));
+    assert!(text.len() <= 4096 && text.contains("80% idle"), "{text}");
+}
+
+#[test]
+fn who_is_not_remembered_makes_shares_least_ones() {
+    let earlier = |value| (Culprit::Program(("[earlier]".into(), 0), None), value);
+    let cc1 = (Culprit::Program(("cc1".into(), 9), None), 60);
+    let text = said(&account(vec![line(
+        RUN_QUEUE,
+        90,
+        &[cc1.clone(), earlier(40)],
+    )]));
+    assert!(
+        text.contains("cc1 9 ran for at least 60% of that"),
+        "{text}"
+    );
+    let text = said(&account(vec![line(
+        RUN_QUEUE,
+        90,
+        &[cc1.clone(), earlier(90)],
+    )]));
+    let words = "most of those that ran meanwhile are not known: cc1 9 ran for at least 40%";
+    assert!(text.contains(words), "{text}");
+    let text = said(&account(vec![line(RUN_QUEUE, 90, &[cc1])]));
+    assert!(text.contains("cc1 9 ran for 100% of that"), "{text}");
+}
+
+#[test]
+fn a_program_is_one_culprit_however_many_functions_it_has() {
+    let function = |name: &str| Culprit::Program(("db".into(), 9), Some(name.into()));
+    let blames = ["f", "g", "h"].map(|name| (function(name), 15));
+    let blames = [&blames[..], &[(Culprit::Interrupt, 55)]].concat();
+    let text = said(&account(vec![line("pipe", 90, &blames)]));
+    assert!(text.contains("an interrupt ended 55% of that"), "{text}");
+    let text = said(&account(vec![line("pipe", 90, &blames[..3])]));
+    assert!(text.contains("db 9 ended 100% of that in f"), "{text}");
+    assert_eq!(
+        command(&account(vec![line("pipe", 90, &blames[..3])])),
+        "why -p 9 10"
+    );
+}
+
+#[test]
+fn estimates_have_neither_intervals_nor_counts() {
+    let mut account = account(vec![line(ON_CPU, 900, &[(of_function("f"), 10)])]);
+    account.lines.insert(1, line(LOST, 300, &[]));
+    account.looked = Some(0.69);
+    let text = said(&account);
+    assert!(
+        text.contains("15% lost or not seen, estimated: looked 69% of the time"),
+        "{text}"
+    );
+    assert!(text.ends_with("f has 100% of that"), "{text}");
+    assert!(!table(&account).contains(" 3 "), "{}", table(&account));
+}
+
+#[test]
+fn a_quota_is_to_blame_for_waits_for_it() {
+    let mut account = account(vec![line(THROTTLED, 900, &[])]);
+    assert!(said(&account).contains("the group whose CPU quota it is cannot be seen from here"));
+    assert_eq!(command(&account), "profile -p 7 10");
+    account.quotas.push(UsedUp {
+        path: "/sys/fs/cgroup/web".into(),
+        quota_ns: 20 * MS,
+        period_ns: 100 * MS,
+        periods: 24,
+        used_up: 18,
+        ..UsedUp::default()
+    });
+    let words =
+        "the CPU quota of /sys/fs/cgroup/web: 20.0 ms per 100 ms, used up in 18 of 24 periods";
+    assert!(said(&account).contains(words), "{}", said(&account));
+}
+
+#[test]
+fn small_lines_are_one_and_a_residual_may_be_negative() {
+    let naps = (0..50).map(|_| line(SLEEP, 3, &[]));
+    let mut account = account(naps.chain([line("pipe", 90, &[])]).collect());
+    account.lines.last_mut().expect("the residual").ns = -(2 * MS.cast_signed());
+    let table = table(&account);
+    assert_eq!(table.matches("sleep").count(), 12, "{table}");
+    assert!(table.contains("39 more lines (-j has all)"), "{table}");
+    assert!(table.contains("-2.00 ms  -0.1%"), "{table}");
+}
+
+#[test]
+fn a_childs_own_time_goes_before_its_parents_wait() {
+    let child = [(program("cc1", 9), 100)];
+    let lines = || vec![line("wait", 90, &child), line("pipe", 60, &[])];
+    let mut account = account(lines());
+    assert!(said(&account).contains("60% (90.0 ms), was waited for a child"));
+    account.programs.push(("cc1".into(), 9));
+    assert!(said(&account).contains("40% (60.0 ms), was waited on pipes"));
+    account.lines.retain(|line| line.kind != "pipe");
+    assert!(said(&account).contains("100% (90.0 ms), was waited for a child"));
 }

@@ -50,7 +50,7 @@ fn on_cpu(on: &Profile, oncpu_ns: u64) -> impl Iterator<Item = Sample> {
 
 /// Its time of one kind, if it has any.
 fn part(sample: &Sample, kind: &str, ns: u64) -> Option<Sample> {
-    // Those of idle threads are folded under a frame of their own.
+    // Idle waits are marked, and readers of profiles put them under a frame of their own.
     let root = (!sample.idle).then(|| Frame {
         name: format!("[{kind}]").into(),
         kind: FrameKind::User,

@@ -161,7 +161,7 @@ impl Controller {
         let since_ns = seen.elapsed_ns.saturating_sub(self.last_ns).max(1);
         let beside = beside_ns / since_ns as f64;
         self.beside += NEWEST_BESIDE * (beside - self.beside);
-        // A burst that ended looking all the time is over one day.
+        // A burst that ended looking all the time does not last.
         self.own += (since_ns as f64 / SMOOTHED_NS).min(1.0) * (beside - self.own);
         self.last_ns = seen.elapsed_ns;
         self.plan(seen)

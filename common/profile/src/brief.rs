@@ -102,12 +102,16 @@ pub(crate) fn brief(kernel: &[Frame], user: &[Frame]) -> Vec<String> {
 
 /// Function of the program that a stack is in: its last one before it calls others' code, or the kernel's that says most where it has
 /// none, as threads of the kernel; `None`: there are no frames.
-/// Its name has no parameters, and is escaped for nothing.
+/// Its name has no parameters, and is escaped for nothing. Functions without names are one for each file: `dash (no symbols)`.
 pub fn place<'a>(kernel: &'a [Frame], user: &'a [Frame]) -> Option<Cow<'a, str>> {
     let own = own(user).last().map(|at| &user[*at]);
     let of_kernel = kernel.iter().rev().find(|frame| !is_primitive(frame));
-    let place = own.or(user.last()).or(of_kernel).or(kernel.last());
-    place.map(plain)
+    let place = own.or(user.last()).or(of_kernel).or(kernel.last())?;
+    let file = place.name.rsplit_once("+0x").map(|(file, _)| file);
+    Some(match file.filter(|_| place.kind != FrameKind::Jit) {
+        Some(file) => format!("{file} (no symbols)").into(),
+        None => plain(place),
+    })
 }
 
 /// Places of the program's own functions, or of those that were compiled while it ran where there are any.

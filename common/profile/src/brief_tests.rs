@@ -185,6 +185,8 @@ fn a_stack_is_in_the_programs_last_function_or_in_the_kernels() {
     assert_eq!(place(&waker, &[]).as_deref(), Some("do_notify_parent"));
     assert_eq!(place(&["schedule"], &[]).as_deref(), Some("schedule"));
     assert_eq!(place(&[], &[]), None);
+    let nameless = place(&[], &["main", "dash+0xbcbf", "c:read"]);
+    assert_eq!(nameless.as_deref(), Some("dash (no symbols)"));
     let timed = place(&[], &["main", "work", "v:clock_gettime"]);
     assert_eq!(timed.as_deref(), Some("work"), "the vDSO is no part of it");
 }

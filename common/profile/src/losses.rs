@@ -45,7 +45,7 @@ impl Losses {
         });
     }
 
-    /// Adds all of another's, which saw other events.
+    /// Adds all of another engine's. An event that both lost counts twice.
     pub fn absorb(&mut self, other: &Self) {
         for loss in &other.0 {
             match self.0.iter_mut().find(|own| own.key == loss.key) {
