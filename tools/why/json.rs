@@ -34,8 +34,7 @@ pub(crate) fn whole(account: &Account, closing: &Closing) -> Map<String, Value> 
 /// The answer, and as many of the largest lines as there is room for.
 pub(crate) fn brief(account: &Account, answer: &[String]) -> Value {
     let mut lines: Vec<Value> = account.lines.iter().map(short).collect();
-    let answer: Vec<&str> = answer.iter().map(|line| line.trim()).collect();
-    let mut answer = answer.join(" ");
+    let mut answer = sentences(answer);
     loop {
         let more = account.lines.len() - lines.len();
         let brief = json!({
@@ -58,6 +57,16 @@ pub(crate) fn brief(account: &Account, answer: &[String]) -> Value {
             answer = cut(&answer, columns(&answer) / 2);
         }
     }
+}
+
+/// Lines of a terminal as one text: those that go on a sentence are indented.
+fn sentences(lines: &[String]) -> String {
+    let lines = lines.iter().enumerate().map(|(at, line)| match at {
+        0 => line.clone(),
+        _ if line.starts_with(' ') => format!(" {}", line.trim()),
+        _ => format!(". {line}"),
+    });
+    lines.collect()
 }
 
 /// A line with its first process and culprit.

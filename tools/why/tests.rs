@@ -213,6 +213,11 @@ fn the_brief_form_is_never_longer_than_it_may_be() {
     assert!(text.len() <= 4096 && text.len() > 3000, "{}", text.len());
     let shown = brief["lines"].as_array().expect("lines").len();
     assert_eq!(brief["more_lines"], 42 - shown);
+    let text = brief["answer"].as_str().expect("text");
+    assert!(
+        text.contains("80% idle. the largest part") || text.contains("80% idle. nothing"),
+        "{text}"
+    );
     // A command line may be long.
     answer.push(format!(
         "next: why -- sh -c '{}'",

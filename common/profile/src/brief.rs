@@ -82,6 +82,15 @@ const PRIMITIVES: [&str; 28] = [
     "ttwu_",
 ];
 
+/// Names of the kernel's functions for system calls begin so, on x86-64 and arm64, those that others are inlined into last.
+const SYSTEM_CALLS: [&str; 5] = [
+    "__x64_sys_",
+    "__ia32_sys_",
+    "__arm64_sys_",
+    "__do_sys_",
+    "ksys_",
+];
+
 /// Both parts of a stack, root first.
 pub(crate) fn brief(kernel: &[Frame], user: &[Frame]) -> Vec<String> {
     let mut words = of_user(user);
@@ -102,16 +111,26 @@ pub(crate) fn brief(kernel: &[Frame], user: &[Frame]) -> Vec<String> {
 
 /// Function of the program that a stack is in: its last one before it calls others' code, or the kernel's that says most where it has
 /// none, as threads of the kernel; `None`: there are no frames.
-/// Its name has no parameters, and is escaped for nothing. Functions without names are one for each file: `dash (no symbols)`.
+/// Its name has no parameters, and is escaped for nothing. Functions without names are one for each file and
+/// system call: `dash (no symbols)`, `dash (no symbols), wait4()`.
 pub fn place<'a>(kernel: &'a [Frame], user: &'a [Frame]) -> Option<Cow<'a, str>> {
     let own = own(user).last().map(|at| &user[*at]);
     let of_kernel = kernel.iter().rev().find(|frame| !is_primitive(frame));
     let place = own.or(user.last()).or(of_kernel).or(kernel.last())?;
     let file = place.name.rsplit_once("+0x").map(|(file, _)| file);
     Some(match file.filter(|_| place.kind != FrameKind::Jit) {
-        Some(file) => format!("{file} (no symbols)").into(),
+        Some(file) => match kernel.iter().find_map(system_call) {
+            Some(call) => format!("{file} (no symbols), {call}()").into(),
+            None => format!("{file} (no symbols)").into(),
+        },
         None => plain(place),
     })
+}
+
+/// The system call that a function of the kernel is for.
+fn system_call(frame: &Frame) -> Option<&str> {
+    let mut starts = SYSTEM_CALLS.iter();
+    starts.find_map(|start| frame.name.strip_prefix(start))
 }
 
 /// Places of the program's own functions, or of those that were compiled while it ran where there are any.

@@ -187,6 +187,9 @@ fn a_stack_is_in_the_programs_last_function_or_in_the_kernels() {
     assert_eq!(place(&[], &[]), None);
     let nameless = place(&[], &["main", "dash+0xbcbf", "c:read"]);
     assert_eq!(nameless.as_deref(), Some("dash (no symbols)"));
+    let kernel = ["do_syscall_64", "__x64_sys_wait4", "do_wait"];
+    let waits = place(&kernel, &["main", "dash+0xbcbf", "c:wait4"]);
+    assert_eq!(waits.as_deref(), Some("dash (no symbols), wait4()"));
     let timed = place(&[], &["main", "work", "v:clock_gettime"]);
     assert_eq!(timed.as_deref(), Some("work"), "the vDSO is no part of it");
 }
