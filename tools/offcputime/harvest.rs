@@ -24,7 +24,7 @@ use stacks::StackTable;
 
 use crate::offcputime::args::Args;
 use crate::offcputime::losses::{IN_ACCOUNTING, Lost, NEGATIVE};
-use crate::offcputime::open::{KnownStacks, Open, next_open, still_open};
+use crate::offcputime::open::{KnownStacks, Open, is_walked_outside, next_open, still_open};
 
 /// Time of one thread on one pair of stacks.
 pub struct Row {
@@ -186,7 +186,7 @@ impl Harvest {
             } else if let Some(ids) = ids {
                 self.open += 1;
                 self.rows.push(open_row(&open, ids));
-                if open.is_known == 0 && open.ip != 0 {
+                if is_walked_outside(&open) {
                     fresh.insert(open.tid);
                 }
             } else {

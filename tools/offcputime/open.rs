@@ -38,9 +38,22 @@ impl Open<'_> {
             let ids = self.walked.get(&open.tid);
             return ids.or_else(|| self.known.get(&open.tid)).copied();
         }
-        let is_over = open.ran_on != 0;
-        (!is_over).then(|| open_stacks(args, open, kernel, self.table, end_ns))
+        match open.ran_on {
+            0 => Some(open_stacks(args, open, kernel, self.table, end_ns)),
+            _ => walked_on_leaving(open),
+        }
     }
+}
+
+/// The stack of a wait that was walked when its thread left its CPU, as in windows of a budget: it stays the wait's own when the thread
+/// has run on, and the kernel's part is gone.
+fn walked_on_leaving(open: &open_phase) -> Option<(u64, u64)> {
+    (open.user_stack != 0).then_some((open.user_stack, 0))
+}
+
+/// Tells if a wait's user stack is walked from outside, after the window's end: only while the thread does not run on.
+pub(crate) fn is_walked_outside(open: &open_phase) -> bool {
+    open.is_known == 0 && open.ip != 0 && open.user_stack == 0
 }
 
 fn open_stacks(
@@ -105,4 +118,23 @@ pub(crate) fn next_open(bytes: &mut &[u8]) -> Result<Option<(open_phase, Vec<u64
     let kernel: Vec<u64> = words(rest).take(open.depth as usize).collect();
     *bytes = rest.get(kernel.len() * 8..).unwrap_or_default();
     Ok(Some((open, kernel)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_walked_on_leaving_stays_the_waits_own() {
+        let mut open = open_phase {
+            ip: 0x1000,
+            ran_on: 1,
+            ..open_phase::default()
+        };
+        assert_eq!(walked_on_leaving(&open), None, "nobody has walked it");
+        assert!(is_walked_outside(&open));
+        open.user_stack = 7;
+        assert_eq!(walked_on_leaving(&open), Some((7, 0)));
+        assert!(!is_walked_outside(&open));
+    }
 }
