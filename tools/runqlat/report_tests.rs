@@ -219,7 +219,7 @@ fn a_process_is_waited_behind_by_all_its_threads_together() {
     let thread = server + 2;
     let row = format!("    100 ms    12%         1  server (pid {server}, tid {thread})\n");
     assert!(found.contains(&row), "{found}");
-    // What ran before the last eight slices may have been any of them.
+    // Tasks before the last eight slices may have been any of them.
     interval.culprits.insert(0, task(0, 0, 140 * MS));
     let found = text("", &interval);
     let answer = format!(";\n  at least 62% behind 5 threads of server {server}\n");

@@ -45,7 +45,7 @@ struct Draft {
     stacks: HashMap<[usize; 2], (u64, Stack)>,
 }
 
-/// Of the kernel, and of the program.
+/// Frames of the kernel, and of the program.
 type Stack = (Arc<[Frame]>, Arc<[Frame]>);
 
 impl Draft {

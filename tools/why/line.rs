@@ -100,7 +100,7 @@ impl Line {
             .iter()
             .filter(|blame| !blame.culprit.is_nameless());
         let sums = named.map(|blame| (&blame.culprit, whole(&blame.culprit)));
-        // Of equals the first one: it has more in one function.
+        // The first one of equals has more in one function.
         let first = sums.reduce(|most, one| if one.1 > most.1 { one } else { most });
         let (culprit, value) = first?;
         Some((culprit, value as f64 / self.blamed.max(1) as f64))

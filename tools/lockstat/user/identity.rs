@@ -113,7 +113,7 @@ fn offset_inside(lock: &Lock, known: &HashMap<Identity, (Class, Role, LockRow)>)
                 RWLOCK_WRITERS
             })
         }
-        // What a rule names may be made of any of them, a condition variable with its two words most of all.
+        // A lock that a rule names may be made of any of them, a condition variable with its two words most of all.
         (Class::Barrier | Class::Named, _) if lock.in_glibc => address % 8,
         // One of its own in a variable of its own; else the words are all that is known.
         (Class::Cond, _) if lock.in_glibc => offset_in_variable(lock)
