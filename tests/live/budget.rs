@@ -175,8 +175,8 @@ fn runqlat_under_a_storm_of_switches_keeps_its_budget_and_tells_the_truth() {
     workload.finish();
 }
 
-/// Threads that do nothing.
-const SLEEPERS: &str = r#"
+/// Four thousand threads that do nothing, and one that waits.
+pub(crate) const SLEEPERS: &str = r#"
 #include <pthread.h>
 
 static void *rest(void *unused)

@@ -1,5 +1,6 @@
 //! why against a program that knows where its time went.
 
+use crate::budget::SLEEPERS;
 use crate::prelude::*;
 use crate::real_program::redis;
 
@@ -161,40 +162,12 @@ fn the_first_line_is_the_largest_cause_and_the_second_its_culprit() {
     assert!(text[next..].contains("lockstat -p "), "{text}");
 }
 
-/// Threads that sleep until the end, and one that waits for them.
-const CROWD: &str = r#"
-#include <pthread.h>
-
-#define THREADS 2000
-
-static void *rest(void *unused)
-{
-	pause();
-	return unused;
-}
-
-int main(void)
-{
-	pthread_attr_t small;
-	pthread_t thread;
-
-	pthread_attr_init(&small);
-	pthread_attr_setstacksize(&small, 65536);
-	for (int i = 0; i < THREADS; i++)
-		if (pthread_create(&thread, &small, rest, NULL))
-			return 1;
-	ready();
-	say("{\"threads\": %d}\n", THREADS + 1);
-	return finished();
-}
-"#;
-
 #[test]
 fn accounts_of_many_threads_of_many_processes_and_of_a_server_come_to_all() {
     let _machine = Machine::alone();
-    let crowd = Program::c("crowd", CROWD, "-lpthread").started("");
-    let (report, results) = traced("why", ALL, crowd);
-    assert_comes_to_all(&report, number(&results[0], "threads"));
+    let crowd = Program::c("sleepers", SLEEPERS, "-pthread").started("");
+    let (report, _) = traced("why", ALL, crowd);
+    assert_comes_to_all(&report, 4001);
 
     let children = "for i in $(seq 100); do /bin/true; done";
     let command = ["-j", "--max-overhead", "100", "--", "sh", "-c", children];

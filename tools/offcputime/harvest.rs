@@ -1,6 +1,6 @@
 //! What the BPF side has gathered, as plain data.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use anyhow::Result;
 use bpf::offcputime::OffcputimeSkel;
@@ -24,7 +24,7 @@ use stacks::StackTable;
 
 use crate::offcputime::args::Args;
 use crate::offcputime::losses::{IN_ACCOUNTING, Lost, NEGATIVE};
-use crate::offcputime::open::{KnownStacks, Open, is_walked_outside, next_open, still_open};
+use crate::offcputime::open::{KnownStacks, Open, next_open, still_open, walked_on_leaving};
 
 /// Time of one thread on one pair of stacks.
 pub struct Row {
@@ -164,7 +164,7 @@ impl Harvest {
         again: impl FnOnce() -> Result<Vec<u8>>,
     ) -> Result<()> {
         let mut waiting = KnownStacks::new();
-        let mut fresh = HashSet::new();
+        let mut fresh = HashMap::new();
         while let Some((open, kernel)) = next_open(&mut bytes)? {
             self.accounting.threads += 1;
             self.accounting.lifetime_ns += open.lifetime_ns;
@@ -186,8 +186,8 @@ impl Harvest {
             } else if let Some(ids) = ids {
                 self.open += 1;
                 self.rows.push(open_row(&open, ids));
-                if is_walked_outside(&open) {
-                    fresh.insert(open.tid);
+                if open.is_known == 0 && open.ip != 0 {
+                    fresh.insert(open.tid, walked_on_leaving(&open));
                 }
             } else {
                 self.accounting.lost.unreported += 1;
@@ -196,8 +196,8 @@ impl Harvest {
         }
         if !fresh.is_empty() {
             let still = still_open(&again()?)?;
-            fresh.retain(|tid| !still.contains(tid));
-            waiting.retain(|tid, _| !fresh.contains(tid));
+            fresh.retain(|tid, _| !still.contains(tid));
+            waiting.retain(|tid, _| !fresh.contains_key(tid));
             self.drop_overtaken(&fresh);
         }
         // Others have run, or are gone.
@@ -205,13 +205,24 @@ impl Harvest {
         Ok(())
     }
 
-    /// Threads that ran while their stacks were walked have those of any moment.
-    fn drop_overtaken(&mut self, threads: &HashSet<u32>) {
-        let is_over = |row: &mut Row| row.is_open && threads.contains(&row.task.tid);
-        for row in self.rows.extract_if(.., is_over) {
-            self.open -= row.count;
-            self.accounting.lost.unreported += row.count;
-            self.accounting.lost.unreported_ns += row.blocked_ns + row.runqueue_ns;
+    /// Threads that ran while their stacks were walked have those of any moment, but for a user stack that was walked before.
+    fn drop_overtaken(&mut self, threads: &HashMap<u32, Option<(u64, u64)>>) {
+        let mut lost = Vec::new();
+        self.rows.retain_mut(|row| {
+            let Some(known) = threads.get(&row.task.tid).filter(|_| row.is_open) else {
+                return true;
+            };
+            if let Some((user, kernel)) = *known {
+                (row.user, row.kernel) = (user, kernel);
+                return true;
+            }
+            lost.push((row.count, row.blocked_ns + row.runqueue_ns));
+            false
+        });
+        for (count, ns) in lost {
+            self.open -= count;
+            self.accounting.lost.unreported += count;
+            self.accounting.lost.unreported_ns += ns;
         }
     }
 

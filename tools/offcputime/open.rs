@@ -47,13 +47,8 @@ impl Open<'_> {
 
 /// The stack of a wait that was walked when its thread left its CPU, as in windows of a budget: it stays the wait's own when the thread
 /// has run on, and the kernel's part is gone.
-fn walked_on_leaving(open: &open_phase) -> Option<(u64, u64)> {
+pub(crate) fn walked_on_leaving(open: &open_phase) -> Option<(u64, u64)> {
     (open.user_stack != 0).then_some((open.user_stack, 0))
-}
-
-/// Tells if a wait's user stack is walked from outside, after the window's end: only while the thread does not run on.
-pub(crate) fn is_walked_outside(open: &open_phase) -> bool {
-    open.is_known == 0 && open.ip != 0 && open.user_stack == 0
 }
 
 fn open_stacks(
@@ -132,9 +127,7 @@ mod tests {
             ..open_phase::default()
         };
         assert_eq!(walked_on_leaving(&open), None, "nobody has walked it");
-        assert!(is_walked_outside(&open));
         open.user_stack = 7;
         assert_eq!(walked_on_leaving(&open), Some((7, 0)));
-        assert!(!is_walked_outside(&open));
     }
 }

@@ -38,7 +38,7 @@ const MAX_OVERHEAD: f64 = 5.0;
 /// Samples of each CPU in a second: a function with half of 10 s on one CPU is known to 1.4 points.
 const SAMPLES_HZ: &str = "499";
 
-/// What costs a program its time, and who causes it: all of its time in one table
+/// All of a program's time in one table: what costs most, and who causes it
 #[derive(Parser, Debug)]
 #[command(name = "why", version, after_help = EXAMPLES, max_term_width = 80)]
 #[command(mut_arg("max_overhead", |arg| arg.help(

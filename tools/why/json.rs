@@ -72,30 +72,34 @@ fn sentences(lines: &[String]) -> String {
 /// A line with its first process and culprit.
 fn short(line: &Line) -> Value {
     let process = line.whose.first().map(|(one, _)| program(one));
-    json!({
-        "kind": line.kind,
-        "place": line.place.as_deref(),
-        "ns": line.ns,
-        "waits": line.waits,
-        "busy": line.is_busy(),
-        "process": process,
-        "culprit": line.blames.first().map(|blame| culprit(line, blame)),
-    })
+    let culprit = line.blames.first().map(|blame| culprit(line, blame));
+    let mut short = time(line);
+    short["process"] = json!(process);
+    short["culprit"] = json!(culprit);
+    short
 }
 
 fn line(line: &Line) -> Value {
+    let process = |(one, ns): &(Program, u64)| {
+        let mut process = program(one);
+        process["ns"] = json!(ns);
+        process
+    };
+    let culprits = line.blames.iter().map(|blame| culprit(line, blame));
+    let mut whole = time(line);
+    whole["processes"] = line.whose.iter().map(process).collect();
+    whole["culprits"] = culprits.collect();
+    whole
+}
+
+/// A line without those whose it is.
+fn time(line: &Line) -> Value {
     json!({
         "kind": line.kind,
         "place": line.place.as_deref(),
         "ns": line.ns,
         "waits": line.waits,
         "busy": line.is_busy(),
-        "processes": line.whose.iter().map(|(one, ns)| {
-            let mut process = program(one);
-            process["ns"] = json!(ns);
-            process
-        }).collect::<Value>(),
-        "culprits": line.blames.iter().map(|blame| culprit(line, blame)).collect::<Value>(),
     })
 }
 

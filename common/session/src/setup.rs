@@ -92,7 +92,8 @@ impl Setup<'_> {
     ///
     /// Descriptors, threads or memory run out.
     pub fn stacks(&self, setup: StackSetup, ring: &impl MapCore) -> Result<StackTable> {
-        if !self.quiet {
+        // Another engine's words are this one's, too.
+        if !self.quiet && self.tables.is_none() {
             privileges::say_unseen(self.tool);
         }
         // By frame pointers, it makes no tables.
