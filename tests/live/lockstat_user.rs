@@ -147,8 +147,12 @@ fn waits_are_counted_exactly_and_their_makers_named_on_every_kernel() {
 fn rusts_locks_and_parking_lots_are_known_by_their_functions() {
     let _machine = Machine::alone();
     let account = account(Workload::start("rustlocks", ""), "--strict");
+    let mut begins = Vec::new();
     for one in &account.played {
         let lock = one.find(account.locks());
+        if ["STD_READ", "STD_WRITE"].contains(&&*one.name) {
+            begins.push(text(lock, "name").rsplit_once(&*one.name).map(|(_, at)| at));
+        }
         account.assert_counted(one, lock);
         one.assert_held(lock, "waker");
         if one.class == "rust" {
@@ -159,6 +163,9 @@ fn rusts_locks_and_parking_lots_are_known_by_their_functions() {
         assert!(text(lock, "caller").starts_with("rustlocks::"), "{lock:#}");
     }
     assert_eq!(account.played.len(), 8);
+    // Readers wait for a lock's first word, writers for its second.
+    assert_eq!(begins.len(), 2);
+    assert_eq!(begins[0], begins[1]);
 }
 
 #[test]

@@ -72,6 +72,7 @@ impl Verdict {
                 word: class.word(),
                 role,
                 is_own: false,
+                behind: 0,
             },
             confidence,
         }

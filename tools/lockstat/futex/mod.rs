@@ -4,6 +4,7 @@ mod class;
 mod judge;
 mod operation;
 mod rules;
+mod word;
 
 pub(crate) use class::Class;
 pub(crate) use judge::{

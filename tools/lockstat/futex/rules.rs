@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use super::class::Class;
+use super::word::Word;
 
 /// Reason for which threads wait in a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,6 +99,8 @@ pub(crate) struct Meaning {
     pub(crate) role: Role,
     /// The futex stands for the waiter and not for the lock.
     pub(crate) is_own: bool,
+    /// Bytes from the lock's beginning to the futex, where the class does not tell.
+    pub(crate) behind: u8,
 }
 
 impl Meaning {
@@ -321,7 +324,10 @@ fn rule(line: &str) -> Result<Rule, (usize, &'static str)> {
     let runs_tasks = role == TASKS;
     // A rule of tasks tells of no wait.
     let word = (!runs_tasks).then(|| words.next()).flatten();
-    let (is_own, value) = word.map_or(Ok((false, None)), own_or_value)?;
+    let futex = match word {
+        Some((column, word)) => Word::read(word).ok_or((column, Word::FORMS))?,
+        None => Word::default(),
+    };
     if let Some((column, _)) = words.next() {
         return Err((column, "nothing may follow"));
     }
@@ -337,42 +343,16 @@ fn rule(line: &str) -> Result<Rule, (usize, &'static str)> {
     Ok(Rule {
         function: Pattern::of(&without_versions(bare(function))),
         library: (library != "-").then(|| Pattern::of(library)),
-        value,
+        value: futex.value,
         runs_tasks,
         meaning: Meaning {
             class,
             word,
             role,
-            is_own,
+            is_own: futex.is_own,
+            behind: futex.behind,
         },
     })
-}
-
-/// The last word: whether the futex is the waiter's own, and the value that is waited for.
-fn own_or_value(
-    (column, word): (usize, &str),
-) -> Result<(bool, Option<u32>), (usize, &'static str)> {
-    if word == "own" {
-        return Ok((true, None));
-    }
-    let value = word.strip_prefix('=').and_then(|value| {
-        let hexadecimal = value.strip_prefix("0x");
-        match hexadecimal {
-            Some(digits) => u32::from_str_radix(digits, 16).ok(),
-            // Futex words are 32 bits, whatever sign programs give them.
-            None => value
-                .parse()
-                .ok()
-                .or_else(|| value.parse().ok().map(i32::cast_unsigned)),
-        }
-    });
-    match value {
-        Some(value) => Ok((false, Some(value))),
-        None => Err((
-            column,
-            "only 'own' or '=NUMBER', of 32 bits, may stand here",
-        )),
-    }
 }
 
 fn class_of(word: &str) -> Option<(Class, &'static str)> {

@@ -55,7 +55,7 @@ fn a_mistake_is_told_with_its_place() {
     }
     assert_eq!(
         mistake("f - mutex work mine"),
-        "line 1, column 16: only 'own' or '=NUMBER', of 32 bits, may stand here"
+        "line 1, column 16: only 'own', '+BYTES' or '=NUMBER', of 32 bits, may stand here"
     );
     assert_eq!(
         mistake("f - mutex work own 1 # 2"),
@@ -185,7 +185,8 @@ fn a_rule_may_be_of_one_value_only() {
     }
     for wrong in ["=", "=0x", "=1x", "=4294967296", "=-2147483649", "16"] {
         let said = value(wrong).unwrap_err().to_string();
-        let expected = "line 1, column 22: only 'own' or '=NUMBER', of 32 bits, may stand here";
+        let expected =
+            "line 1, column 22: only 'own', '+BYTES' or '=NUMBER', of 32 bits, may stand here";
         assert_eq!(said, expected, "{wrong}");
     }
 }

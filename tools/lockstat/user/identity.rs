@@ -22,6 +22,8 @@ pub(super) struct Lock {
     pub(super) evidence: Evidence,
     /// The words waited on are the waiters', not the lock's, which is nowhere to be seen.
     pub(super) is_hidden: bool,
+    /// Bytes from the lock's beginning to the futex, by the rule; 0: its class tells, if it is not the beginning.
+    pub(super) behind: u64,
     /// It is glibc's that waits.
     pub(super) in_glibc: bool,
     /// What lies at its address.
@@ -101,6 +103,7 @@ fn settle_classes(locks: &mut [Lock]) {
 fn offset_inside(lock: &Lock, known: &HashMap<Identity, (Class, Role, LockRow)>) -> u64 {
     let address = lock.row.identity.address;
     match (lock.class, lock.evidence.place) {
+        _ if lock.behind > 0 => lock.behind,
         (Class::Rwlock, Place::Phase) => RWLOCK_PHASE,
         (Class::Rwlock, Place::Writers) => RWLOCK_WRITERS,
         (Class::Rwlock, _) => {

@@ -25,6 +25,7 @@ fn futex(address: u64, class: Class, place: Place, contentions: u64) -> Lock {
             ..Evidence::default()
         },
         is_hidden: class == Class::ParkingLot,
+        behind: 0,
         in_glibc: true,
         place: Some(Memory {
             name: format!("app.bss: lock+{:#x}", address - 0x1000),
@@ -47,6 +48,30 @@ fn both_words_of_a_rwlock_are_one_lock() {
     assert_eq!(row.identity.address, 0x1000);
     assert_eq!((row.contentions, row.locks), (10, 1));
     assert_eq!(row.name.own, "app.bss: lock");
+}
+
+/// Readers wait for the first word, writers for the second.
+#[test]
+fn both_words_of_a_rwlock_of_rust_are_one_lock() {
+    let mut writers = futex(0x1004, Class::Rust, Place::Nowhere, 3);
+    writers.behind = 4;
+    let rows = unite(vec![
+        futex(0x1000, Class::Rust, Place::Nowhere, 2),
+        writers,
+        futex(0x1008, Class::Rust, Place::Nowhere, 1),
+    ]);
+    let mut locks: Vec<_> = rows
+        .iter()
+        .map(|(_, _, row)| (row.identity.address, row.contentions, &*row.name.own))
+        .collect();
+    locks.sort_unstable();
+    assert_eq!(
+        locks,
+        [
+            (0x1000, 5, "app.bss: lock"),
+            (0x1008, 1, "app.bss: lock+0x8")
+        ]
+    );
 }
 
 /// glibc moved the words that are waited on from 40 to 32.

@@ -142,6 +142,7 @@ fn judge(
     Lock {
         in_glibc,
         is_hidden,
+        behind: meaning.behind.into(),
         place: known
             .and_then(|known| names.places.get(known.address_id))
             .cloned(),
