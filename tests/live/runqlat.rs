@@ -158,12 +158,13 @@ fn assert_quota_is_named(threads: u32) {
     let by_name = Tool::attached("runqlat", "--comm spinner*");
     let whole = Tool::attached("runqlat", "-j");
     let waits = Tool::attached("offcputime", format!("-j -p {pid}"));
+    let cpu = Tool::attached("profile", format!("-j -p {pid}"));
     workload.go();
     until("20 periods", || cgroup.throttled_periods() >= before + 20);
     fs::write(&word, "").expect("a file");
     workload.results();
     let (text, report) = (text.end().stdout, json.end().report());
-    let [of_others, whole, waits] = [other, whole, waits].map(|tool| tool.end().report());
+    let [of_others, whole, waits, cpu] = [other, whole, waits, cpu].map(|tool| tool.end().report());
     let by_name = by_name.end().stdout;
     let most = cgroup.throttled_periods() - before;
     let head = format!(
@@ -190,6 +191,7 @@ fn assert_quota_is_named(threads: u32) {
         "{text}"
     );
     assert_used_up(only(&waits, "quotas"), &cgroup, most);
+    assert_used_up(only(&cpu, "quotas"), &cgroup, most);
     assert_used_up(only(&report, "quotas"), &cgroup, most);
     let waited = number(only(&report, "groups"), "sum_ns");
     let throttled = number(only(&report, "quotas"), "throttled_ns");

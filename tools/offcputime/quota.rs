@@ -1,8 +1,6 @@
 //! CPU quotas that threads lacked.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
-use std::io::{self, Write};
 
 use host::waits::{Reason, Wait};
 use profile::model::Profile;
@@ -27,15 +25,7 @@ pub(crate) fn used_up(before: &Quotas, rows: &[Row], is_choice: bool) -> Vec<Use
     }
     let mut victims: Vec<(u64, u32)> = waited.into_iter().map(|(tgid, ns)| (ns, tgid)).collect();
     victims.sort_unstable_by(|one, other| other.cmp(one));
-    let groups_of = |(_, tgid)| fs::read_to_string(format!("/proc/{tgid}/cgroup")).ok();
-    let groups_of: Vec<String> = victims.into_iter().filter_map(groups_of).collect();
-    let place = |group: &UsedUp| groups_of.iter().position(|lines| group.is_in(lines));
-    let mut groups = Quotas::take().used_up_since(before);
-    if is_choice || !groups_of.is_empty() {
-        groups.retain(|group| place(group).is_some());
-    }
-    groups.sort_by_key(place);
-    groups
+    before.used_up_by(victims.into_iter().map(|(_, tgid)| tgid), is_choice)
 }
 
 /// Function of the kernel in which threads wait for quota since 6.18, on their way to user space.
@@ -58,12 +48,12 @@ pub(crate) fn lacking(rows: &[Row]) -> HashSet<u32> {
     throttled.map(|row| row.task.tgid).collect()
 }
 
-/// Writes whose quota it was, if threads waited for one longer than a hundredth of the time.
-pub(crate) fn write(profile: &Profile, quotas: &[UsedUp], out: &mut impl Write) -> io::Result<()> {
+/// Whose quota it was, in lines, if threads waited for one longer than a hundredth of the time.
+pub(crate) fn describe(profile: &Profile, quotas: &[UsedUp]) -> Vec<String> {
     let waits = Waits::of(profile);
     let ns = waits.ns(THROTTLED);
     if ns == 0 || ns < waits.all_ns / 100 {
-        return Ok(());
+        return Vec::new();
     }
-    quotas::write("threads waited", quotas, out)
+    quotas::describe("threads waited", quotas)
 }

@@ -188,10 +188,10 @@ fn write_human(
     let mut lines = answer(args, profile, accounting);
     let idle_ns = idle_ns(profile);
     lines.extend(phases(accounting, idle_ns, harvest.estimates.as_ref()));
+    lines.extend(quota::describe(profile, &harvest.quotas));
     for line in lines {
         writeln!(out, "{line}")?;
     }
-    quota::write(profile, &harvest.quotas, out)?;
     writeln!(out)?;
     match (profile.samples.is_empty(), accounting.filtered) {
         (false, _) => write_waits(args, profile, out)?,

@@ -129,18 +129,19 @@ fn a_quota_that_threads_lacked_is_named_behind_their_answer() {
             throttled_ns: 810_000_000,
             ..UsedUp::default()
         };
-        let mut out = Vec::new();
-        quota::write(&profile, &[group.clone(), group], &mut out).expect("a vector");
-        String::from_utf8(out).expect("text")
+        quota::describe(&profile, &[group.clone(), group])
     };
-    let said = "threads waited for want of CPU quota of /cg/cpu/pod:\n  \
-                5.00 ms per 50.0 ms, used up in 18 of 20 periods, 810 ms in all\n  \
-                (and of 1 more group)\n";
+    let said = [
+        "threads waited for want of CPU quota of /cg/cpu/pod:",
+        "  5.00 ms per 50.0 ms, used up in 18 of 20 periods, 810 ms in all",
+        "  (and of 1 more group)",
+    ];
     let throttled = || sample("throttled", 900);
+    let nothing: [String; 0] = [];
     assert_eq!(of(vec![throttled()]), said);
     assert_eq!(of(vec![throttled(), sample("preempted", 80_000)]), said);
-    assert_eq!(of(vec![throttled(), sample("preempted", 90_000)]), "");
-    assert_eq!(of(vec![sample("preempted", 90_000)]), "");
+    assert_eq!(of(vec![throttled(), sample("preempted", 90_000)]), nothing);
+    assert_eq!(of(vec![sample("preempted", 90_000)]), nothing);
 }
 
 /// A process's wait, with its time blocked and in the run queue, ns.

@@ -89,7 +89,10 @@ fn write_quotas(interval: &Interval, out: &mut impl Write) -> io::Result<()> {
     };
     writeln!(out, "  {time}for want of {whose}:")?;
     writeln!(out, "  {how}")?;
-    quotas::write_more(interval.quotas.len(), out)
+    match quotas::more(interval.quotas.len()) {
+        Some(line) => writeln!(out, "{line}"),
+        None => Ok(()),
+    }
 }
 
 /// Values and names.

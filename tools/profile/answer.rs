@@ -229,6 +229,7 @@ mod tests {
             },
             expected: None,
             estimates: None,
+            quotas: Vec::new(),
         };
         let busy = |profile: &Profile| {
             let nobody_is_there = |_| None;

@@ -15,6 +15,7 @@ use profile::write::Moment;
 use session::Setup;
 use session::closing::Closing;
 use session::progress::State;
+use session::quotas::Quotas;
 use session::sampling::{Collector, Sampled};
 use stacks::StackTable;
 
@@ -24,6 +25,7 @@ use crate::profile::busy;
 use crate::profile::event::Event;
 use crate::profile::harvest::{self, Harvest, Idle};
 use crate::profile::moments::Moments;
+use crate::profile::quota;
 use crate::profile::report;
 use crate::profile::sampled::Sums;
 use crate::profile::traps;
@@ -36,6 +38,8 @@ pub struct Profiling<'a> {
     moments: Moments,
     attached: Attached,
     meter: &'a Meter,
+    /// CPU quotas, before it looked.
+    quotas: Quotas,
     /// What it has seen.
     sums: Sums,
     /// Time that each run of a program on a function costs beside it, ns.
@@ -68,6 +72,7 @@ impl Sampled for Args {
             attached: Attached::new(self, &skel)?,
             skel,
             meter: setup.meter,
+            quotas: Quotas::default(),
             sums: Sums::default(),
             trap_ns: 0,
             closing: None,
@@ -129,7 +134,10 @@ impl Windowed for Profiling<'_> {
         self.attached.has_paused()
     }
 
-    fn prepare(&mut self, _first: bool) -> Result<()> {
+    fn prepare(&mut self, first: bool) -> Result<()> {
+        if first {
+            self.quotas = quota::before(self.args);
+        }
         if self.args.budget.is_limited() {
             self.attached.resume(self.args, &self.skel)?;
         }
@@ -204,7 +212,8 @@ impl Collector for Profiling<'_> {
     }
 
     fn report(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<()> {
-        let harvest = self.harvest(sampler, window)?;
+        let mut harvest = self.harvest(sampler, window)?;
+        harvest.quotas = quota::used_up(self.args, &self.quotas, &harvest.rows);
         let budget = sampler.summary(window.end_ns);
         let cost = Cost::read(self.meter, [self.skel.object()], budget);
         let (moments, stacks) = (&self.moments, &mut self.stacks);

@@ -16,6 +16,7 @@ use profile::losses::Losses;
 use profile::model::Task;
 use profile::text::{WIDTH, cut, sentence};
 use session::progress::State;
+use session::quotas::UsedUp;
 use stacks::StackTable;
 
 use crate::profile::args::{Args, Rate};
@@ -76,6 +77,8 @@ pub struct Harvest {
     pub expected: Option<u64>,
     /// Where not everything was looked at.
     pub estimates: Option<Estimates>,
+    /// Groups of those asked for whose CPU quota was used up, once the report is made.
+    pub quotas: Vec<UsedUp>,
 }
 
 /// How sure the totals are.

@@ -16,6 +16,7 @@ mod engine;
 mod event;
 mod harvest;
 mod moments;
+mod quota;
 mod report;
 mod sampled;
 mod traps;

@@ -73,6 +73,7 @@ fn one_window_is_the_exact_run() {
             window,
             expected: Some(count),
             estimates: None,
+            quotas: Vec::new(),
         };
         [json_of(&args, &harvest), json_of(&args, &told)]
     });

@@ -7,22 +7,25 @@ use budget::cost::Cost;
 use host::clock::Edges;
 use host::task::comm_of;
 use profile::folded::{self, FoldedOptions, Idle};
+use profile::functions::{self, Words};
 use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
 use profile::text::{WIDTH, sentence};
 use profile::write::{Format as FileFormat, Meta, write_moments};
-use profile::{ends, functions, json, units};
+use profile::{ends, json, units};
 use serde_json::{Map, Value, json};
 use session::closing::{self, Closing};
 use session::options::terminal_width;
 use session::output::Format;
 use session::program;
+use session::quotas::UsedUp;
 use stacks::StackTable;
 
 use crate::profile::answer;
 use crate::profile::args::{Args, Rate};
 use crate::profile::harvest::{Harvest, Row, Totals};
 use crate::profile::moments::Moments;
+use crate::profile::quota;
 
 /// Functions and stacks that people are shown.
 const TOP_FUNCTIONS: usize = 20;
@@ -155,12 +158,20 @@ fn write_human(
             Some(_) => writeln!(out, "Nothing: {what} is 0.")?,
             None => writeln!(out, "No {what}.")?,
         }
+        for line in quota::describe(harvest) {
+            writeln!(out, "{line}")?;
+        }
         if let Some(line) = answer::next(args, profile) {
             writeln!(out, "\n{line}")?;
         }
         return write_sureness(args, harvest, &what, out);
     }
     let before = answer::busy(args, harvest, profile, comm_of);
+    let words = Words {
+        what: &what,
+        before: before.as_deref(),
+        below: &quota::describe(harvest),
+    };
     // A weight is a sum of what the program chose, and an estimate counts samples several times: those are not independent.
     let sampled = args.weight.is_none() && harvest.estimates.is_none();
     functions::write(
@@ -168,8 +179,7 @@ fn write_human(
         TOP_FUNCTIONS,
         terminal_width(),
         sampled,
-        &what,
-        before.as_deref(),
+        words,
         out,
     )?;
     let order = if args.common.verbose {
@@ -249,6 +259,8 @@ fn extra(args: &Args, harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<
         });
         extra.insert("estimates".into(), estimates);
     }
+    let quotas = harvest.quotas.iter().map(UsedUp::to_json);
+    extra.insert("quotas".into(), quotas.collect());
     extra.insert("losses".into(), harvest.losses.to_json());
     extra.insert("cost".into(), cost.to_json());
     extra
@@ -321,6 +333,7 @@ mod tests {
             },
             expected: None,
             estimates: None,
+            quotas: Vec::new(),
         };
         let frame = |name: &str, module: &str| Frame {
             name: name.into(),

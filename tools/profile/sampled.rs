@@ -109,6 +109,7 @@ impl Sums {
                 weight: self.weight.estimate(scale),
                 looked: 1.0,
             }),
+            quotas: Vec::new(),
         }
     }
 }

@@ -92,7 +92,10 @@ pub(crate) fn write(interval: &Interval, out: &mut impl Write) -> Result<()> {
             units::thread_time(without.sum_ns)
         )?);
     }
-    Ok(quotas::write(who, &interval.quotas, out)?)
+    for line in quotas::describe(who, &interval.quotas) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
 }
 
 /// The line of the command that tells what spends it.

@@ -18,10 +18,20 @@ use crate::units;
 const CALLERS: usize = 5;
 const LARGE: f64 = 0.01;
 
+/// Words above the table.
+#[derive(Clone, Copy, Default)]
+pub struct Words<'a> {
+    /// Values in the plural.
+    pub what: &'a str,
+    /// Said in the same sentence, before the answer.
+    pub before: Option<&'a str>,
+    /// Lines below the answer.
+    pub below: &'a [String],
+}
+
 /// Writes which function has the most, of what; then the functions with the largest self share, and those of the program with the
 /// largest total, then what is left out. `width`: columns of the terminal; `is_sampled`: values come from sampling, and shares
-/// have a 95 % interval; else they are exact and shown themselves. `what`: values in the plural; `before`: said in the same sentence,
-/// before the answer.
+/// have a 95 % interval; else they are exact and shown themselves.
 ///
 /// # Errors
 ///
@@ -31,8 +41,7 @@ pub fn write(
     rows: usize,
     width: usize,
     is_sampled: bool,
-    what: &str,
-    before: Option<&str>,
+    words: Words<'_>,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let recording = Recording::of_profile(profile);
@@ -44,9 +53,12 @@ pub fn write(
         samples: found.count,
     };
     if let Some(first) = found.entries.first() {
-        for line in answer(profile, first, &shares, (what, before), width) {
+        for line in answer(profile, first, &shares, words, width) {
             writeln!(out, "{line}")?;
         }
+    }
+    for line in words.below {
+        writeln!(out, "{line}")?;
     }
     if is_sampled && !is_enough(found.count) {
         warn(found.count, out)?;
@@ -83,7 +95,7 @@ fn answer(
     profile: &Profile,
     first: &Entry,
     shares: &Shares<'_>,
-    (what, before): (&str, Option<&str>),
+    Words { what, before, .. }: Words<'_>,
     width: usize,
 ) -> Vec<String> {
     let caller = caller(profile).filter(|_| before.is_none() && first.own == shares.value);
@@ -202,7 +214,11 @@ mod tests {
             ..Profile::default()
         };
         let mut out = Vec::new();
-        write(&profile, 9, 80, true, "calls of read", None, &mut out).expect("a vector");
+        let words = Words {
+            what: "calls of read",
+            ..Words::default()
+        };
+        write(&profile, 9, 80, true, words, &mut out).expect("a vector");
         let text = String::from_utf8(out).expect("text");
         text.lines().next().expect("a line").to_owned()
     }

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::{env, fs};
 
 use profile::folded::{self, FoldedOptions, Idle};
+use profile::functions::{self, Words};
 use profile::listing::{self, ListOptions};
 use profile::model::Profile;
-use profile::{functions, json, reasons};
+use profile::{json, reasons};
 
 fn check(name: &str, write: impl Fn(&mut Vec<u8>)) {
     let mut text = Vec::new();
@@ -101,7 +102,11 @@ fn json_objects() {
 fn function_tables() {
     let write = |name: &str, profile: &Profile, rows, is_sampled| {
         check(name, |out| {
-            functions::write(profile, rows, 80, is_sampled, "samples", None, out).unwrap();
+            let words = Words {
+                what: "samples",
+                ..Words::default()
+            };
+            functions::write(profile, rows, 80, is_sampled, words, out).unwrap();
         });
     };
     write("samples.functions", &fixtures::samples(), 4, true);
@@ -158,7 +163,7 @@ fn nothing_measured_is_no_error() {
     let mut out = Vec::new();
     folded::write(&profile, &us(), &mut out).unwrap();
     assert!(out.is_empty());
-    functions::write(&profile, 10, 80, false, "", None, &mut out).unwrap();
+    functions::write(&profile, 10, 80, false, Words::default(), &mut out).unwrap();
     reasons::write(&profile, &mut out).unwrap();
 }
 

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use host::procs;
@@ -113,6 +112,24 @@ impl Quotas {
         longest_first(&mut found);
         found
     }
+
+    /// Groups whose quota was used up between `self` and now, and that any of these processes is in; the first process's groups come
+    /// first. Where all of them have ended, any group may be theirs, unless they were asked for (`is_choice`).
+    pub fn used_up_by(
+        &self,
+        processes: impl IntoIterator<Item = u32>,
+        is_choice: bool,
+    ) -> Vec<UsedUp> {
+        let groups_of = |tgid| fs::read_to_string(format!("/proc/{tgid}/cgroup")).ok();
+        let groups_of: Vec<String> = processes.into_iter().filter_map(groups_of).collect();
+        let place = |group: &UsedUp| groups_of.iter().position(|lines| group.is_in(lines));
+        let mut groups = Self::take().used_up_since(self);
+        if is_choice || !groups_of.is_empty() {
+            groups.retain(|group| place(group).is_some());
+        }
+        groups.sort_by_key(place);
+        groups
+    }
 }
 
 /// Names of groups whose accounts are known by their ID, which is their directory's inode number.
@@ -156,35 +173,27 @@ impl Names {
     }
 }
 
-/// Writes what is known of the first of these groups, for want of whose quota some did what `who` says, and how many more there are.
-///
-/// # Errors
-///
-/// Those of `out`.
-pub fn write(who: &str, groups: &[UsedUp], out: &mut impl Write) -> io::Result<()> {
+/// What is known of the first of these groups, for want of whose quota some did what `who` says, and how many more there are: up to
+/// three lines.
+pub fn describe(who: &str, groups: &[UsedUp]) -> Vec<String> {
     let Some(first) = groups.first() else {
-        return Ok(());
+        return Vec::new();
     };
     let [whose, how] = first.describe();
     let time = units::duration(first.throttled_ns);
-    writeln!(out, "{who} for want of {whose}:")?;
-    writeln!(out, "  {how}, {time} in all")?;
-    write_more(groups.len(), out)
+    let mut lines = vec![
+        format!("{who} for want of {whose}:"),
+        format!("  {how}, {time} in all"),
+    ];
+    lines.extend(more(groups.len()));
+    lines
 }
 
-/// Writes how many of these groups come after the first, if any do.
-///
-/// # Errors
-///
-/// Those of `out`.
-pub fn write_more(groups: usize, out: &mut impl Write) -> io::Result<()> {
-    match groups {
-        0 | 1 => Ok(()),
-        n => {
-            let more = units::counted(n as u64 - 1, "more groups");
-            writeln!(out, "  (and of {more})")
-        }
-    }
+/// Says how many of these groups come after the first, if any do.
+pub fn more(groups: usize) -> Option<String> {
+    let more = groups.checked_sub(2)? as u64 + 1;
+    let more = units::counted(more, "more groups");
+    Some(format!("  (and of {more})"))
 }
 
 fn longest_first(groups: &mut [UsedUp]) {
