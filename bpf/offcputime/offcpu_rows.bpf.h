@@ -8,6 +8,7 @@
 #include <bpf/bpf_helpers.h>
 #include "kernel_stack_cache.bpf.h"
 #include "maps.bpf.h"
+#include "offcpu_lengths.bpf.h"
 #include "offcpu_phases.bpf.h"
 #include "stacks.bpf.h"
 #include "waits.bpf.h"
@@ -34,7 +35,8 @@ struct offcputime_value {
 	__u64 blocked_ns;
 	__u64 runqueue_ns;
 	__u64 count;
-	__u64 max_ns;
+	/* In `lengths`; 0: they are not asked for. */
+	__u64 id;
 };
 
 /* (thread, stacks, wait) → time */
@@ -52,15 +54,19 @@ static __always_inline void add_row(const struct offcputime_key *key, __u64 off_
 		.blocked_ns = off_ns - runqueue_ns,
 		.runqueue_ns = runqueue_ns,
 		.count = 1,
-		.max_ns = off_ns,
 	};
 	struct offcputime_value *value = bpf_map_lookup_elem(&offcpu_time, key);
 	long err;
 
 	if (!value) {
+		if (config.details)
+			first.id = new_row_id();
 		err = bpf_map_update_elem(&offcpu_time, key, &first, BPF_NOEXIST);
-		if (!err)
+		if (!err) {
+			if (config.details)
+				add_lengths(first.id, key->tgid, off_ns - runqueue_ns, runqueue_ns);
 			return;
+		}
 		value = bpf_map_lookup_elem(&offcpu_time, key);
 	}
 	if (!value) {
@@ -72,8 +78,8 @@ static __always_inline void add_row(const struct offcputime_key *key, __u64 off_
 	value->blocked_ns += off_ns - runqueue_ns;
 	value->runqueue_ns += runqueue_ns;
 	value->count++;
-	if (off_ns > value->max_ns)
-		value->max_ns = off_ns;
+	if (config.details)
+		add_lengths(value->id, key->tgid, off_ns - runqueue_ns, runqueue_ns);
 }
 
 static __always_inline void report(struct member *member, struct task_struct *task, __u64 kernel, __u64 user)
