@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
+use hist::Histogram;
 use profile::escape::terminal;
 use profile::folded::{self, FoldedOptions, Idle};
 use profile::model::Profile;
@@ -18,7 +19,10 @@ use session::program;
 use crate::offcputime::THROTTLED;
 use crate::why::account::Account;
 use crate::why::args::Args;
-use crate::why::line::{Blame, Culprit, IDLE, LOST, Line, ON_CPU, RESIDUAL, RUN_QUEUE, UNSEEN};
+use crate::why::chosen::Chosen;
+use crate::why::line::{
+    Blame, Culprit, IDLE, LOST, Line, ON_CPU, RESIDUAL, RUN_QUEUE, UNSEEN, p99_ns,
+};
 use crate::why::sentences::{function, program as name_of, sentences, who};
 use crate::why::{json, next};
 
@@ -137,7 +141,9 @@ impl Report<'_> {
 
 /// The sentences, and the command that looks further.
 fn answer(args: &Args, account: &Account) -> Vec<String> {
-    let mut answer = sentences(account);
+    let chosen = account.chosen.iter();
+    let mut answer: Vec<String> = chosen.flat_map(Chosen::describe).collect();
+    answer.extend(sentences(account));
     answer.push(next::next(args, account, session::next::is_there));
     answer
 }
@@ -163,7 +169,8 @@ pub(super) fn table(args: &Args, account: &Account) -> Lines {
     }
     table.add_more(account, &more);
     let all_ns = account.lifetime_ns.cast_signed();
-    let all = cells(account, all_ns, 0, "all of the threads' time");
+    let no_wait = (0, &Histogram::default());
+    let all = cells(account, all_ns, no_wait, "all of the threads' time");
     table.row(all, Vec::new());
     table
 }
@@ -172,7 +179,13 @@ fn is_remainder(line: &Line) -> bool {
     [UNSEEN, LOST, RESIDUAL].contains(&line.kind)
 }
 
-fn cells(account: &Account, ns: i64, waits: u64, words: &str) -> [String; 5] {
+/// `waits`: their number, and how long they took.
+fn cells(
+    account: &Account,
+    ns: i64,
+    (waits, lengths): (u64, &Histogram),
+    words: &str,
+) -> [String; 6] {
     let share = 100.0 * ns as f64 / account.lifetime_ns.max(1) as f64;
     let sign = if ns < 0 { "-" } else { "" };
     let (count, mean) = match waits {
@@ -186,6 +199,7 @@ fn cells(account: &Account, ns: i64, waits: u64, words: &str) -> [String; 5] {
         format!("{share:.1}%"),
         count,
         mean,
+        p99_ns(lengths).map_or(String::new(), units::duration),
         words.to_owned(),
     ]
 }
@@ -199,10 +213,11 @@ pub(super) struct Lines {
 impl Lines {
     fn new() -> Self {
         let table = Table::new([
-            Column::right("TIME", 9),
+            Column::right("TIME", 8),
             Column::right("SHARE", 6),
-            Column::right("WAITS", 9),
-            Column::right("AVG", 8),
+            Column::right("WAITS", 8),
+            Column::right("AVG", 7),
+            Column::right("P99", 7),
             Column::left("WHERE THE TIME WENT", 0),
         ]);
         Self {
@@ -211,9 +226,9 @@ impl Lines {
         }
     }
 
-    fn row(&mut self, cells: [String; 5], remarks: Vec<String>) {
-        let [time, share, waits, mean, words] = cells;
-        let cells = [time, share, waits, mean];
+    fn row(&mut self, cells: [String; 6], remarks: Vec<String>) {
+        let [time, share, waits, mean, p99, words] = cells;
+        let cells = [time, share, waits, mean, p99];
         self.table.fitted(cells, move |room| cut(&words, room));
         self.remarks.push(remarks);
     }
@@ -226,7 +241,9 @@ impl Lines {
         let waits = lines.iter().map(|line| line.waits).sum();
         let more = units::counted(lines.len() as u64, "more lines");
         let words = format!("{more} (-j has all)");
-        self.row(cells(account, ns, waits, &words), Vec::new());
+        let mut lengths = Histogram::default();
+        lines.iter().for_each(|line| lengths.merge(&line.lengths));
+        self.row(cells(account, ns, (waits, &lengths), &words), Vec::new());
     }
 
     fn add(&mut self, args: &Args, account: &Account, line: &Line) {
@@ -243,7 +260,8 @@ impl Lines {
             let frames = kernel.iter().rev().chain(user.iter().rev());
             remarks.extend(frames.map(|frame| format!("  {}", terminal(&frame.name))));
         }
-        self.row(cells(account, line.ns, line.waits, &words), remarks);
+        let waits = (line.waits, &line.lengths);
+        self.row(cells(account, line.ns, waits, &words), remarks);
     }
 
     pub(super) fn write(self, style: Style, out: &mut impl Write) -> io::Result<()> {

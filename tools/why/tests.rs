@@ -59,6 +59,7 @@ fn account(lines: Vec<Line>) -> Account {
         programs: vec![("app".into(), 7)],
         quotas: Vec::new(),
         looked: None,
+        chosen: None,
     }
 }
 
@@ -193,7 +194,7 @@ fn reports_fit_a_terminal_and_lines_come_to_all() {
     let words = sentences::sentences(&account).join("\n");
     assert_narrow(&words);
     let table = table(&account);
-    let titles = "     TIME  SHARE     WAITS      AVG  WHERE THE TIME WENT\n";
+    let titles = "    TIME  SHARE    WAITS     AVG     P99  WHERE THE TIME WENT\n";
     assert!(table.starts_with(titles), "{table}");
     assert_narrow(&table);
     assert!(table.lines().all(|line| columns(line) <= 80), "{table}");
