@@ -57,7 +57,7 @@ static __always_inline void left_late(struct member *member, struct task_struct 
 		member->phase = PHASE_RUNNING;
 	}
 	if (member->ended_off_ns) {
-		count_unreported(member->ended_off_ns);
+		count_unreported(member, member->ended_off_ns);
 		member->ended_off_ns = 0;
 	}
 	if (!is_dead)

@@ -27,6 +27,8 @@ struct member {
 	/* Of its phases since then: */
 	__u64 oncpu_ns;
 	__u64 unseen_ns;
+	/* Of its waits, those without a row. */
+	__u64 lost_ns;
 	/* When the present phase began. */
 	__u64 since_ns;
 	/* When it left the CPU. */
@@ -127,7 +129,7 @@ static __always_inline void member_joined(struct member *member, struct task_str
 	__u64 now = bpf_ktime_get_ns();
 
 	member->joined_ns = member->since_ns = member->off_ns = member->runnable_ns = now;
-	member->oncpu_ns = member->unseen_ns = 0;
+	member->oncpu_ns = member->unseen_ns = member->lost_ns = 0;
 	/* No call of a kernel thread is to be looked for, its first wait's included. */
 	member->wait_flags = BPF_CORE_READ(task, flags) & PF_KTHREAD ? WAIT_KERNEL_THREAD : 0;
 	if (origin == MEMBER_FORKED) {
@@ -154,7 +156,7 @@ static __always_inline void settle(struct member *member, enum phase implied)
 		return;
 	if (member->joined_ns < window_start_ns) {
 		member->joined_ns = member->since_ns = member->off_ns = member->runnable_ns = window_start_ns;
-		member->oncpu_ns = member->unseen_ns = 0;
+		member->oncpu_ns = member->unseen_ns = member->lost_ns = 0;
 	}
 	if (implied == PHASE_RUNNABLE)
 		member->wait_flags = WAIT_RUNNABLE | (member->wait_flags & (WAIT_KERNEL_THREAD | WAIT_THROTTLED));
@@ -186,8 +188,9 @@ static __always_inline void settle_late(struct task_struct *task, enum phase imp
 		settle(member, implied);
 }
 
-static __always_inline void count_unreported(__u64 off_ns)
+static __always_inline void count_unreported(struct member *member, __u64 off_ns)
 {
+	member->lost_ns += off_ns;
 	__sync_fetch_and_add(&losses.unreported, 1);
 	__sync_fetch_and_add(&losses.unreported_ns, off_ns);
 }
@@ -212,7 +215,7 @@ static __always_inline void member_left(struct member *member, struct task_struc
 	else
 		sums->blocked_ns += elapsed(member->since_ns, now);
 	if (member->phase != PHASE_RUNNING)
-		count_unreported(elapsed(member->off_ns, now));
+		count_unreported(member, elapsed(member->off_ns, now));
 	end_lifetime(member, task, now, sums);
 }
 
@@ -242,7 +245,7 @@ static __always_inline bool switched_out(struct member *member, struct task_stru
 	/* Threads that run are woken, too. */
 	member->waker = 0;
 	if (member->ended_off_ns) {
-		count_unreported(member->ended_off_ns);
+		count_unreported(member, member->ended_off_ns);
 		member->ended_off_ns = 0;
 	}
 	if (!preempt && (state & TASK_DEAD)) {

@@ -17,6 +17,7 @@ struct process_time {
 	__u64 lifetime_ns;
 	__u64 oncpu_ns;
 	__u64 unseen_ns;
+	__u64 lost_ns;
 };
 
 /* tgid → their time */
@@ -42,6 +43,7 @@ static __always_inline void add_to_process(const struct member *member, struct t
 	__sync_fetch_and_add(&process->lifetime_ns, lifetime_ns);
 	__sync_fetch_and_add(&process->oncpu_ns, member->oncpu_ns);
 	__sync_fetch_and_add(&process->unseen_ns, member->unseen_ns);
+	__sync_fetch_and_add(&process->lost_ns, member->lost_ns);
 }
 
 /* The target is seen no more. */

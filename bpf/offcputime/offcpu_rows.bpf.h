@@ -48,7 +48,7 @@ enum scratch_slot {
 	SCRATCH_WAKER,
 };
 
-static __always_inline void add_row(const struct offcputime_key *key, __u64 off_ns, __u64 runqueue_ns)
+static __always_inline void add_row(struct member *member, const struct offcputime_key *key, __u64 off_ns, __u64 runqueue_ns)
 {
 	struct offcputime_value first = {
 		.blocked_ns = off_ns - runqueue_ns,
@@ -72,6 +72,7 @@ static __always_inline void add_row(const struct offcputime_key *key, __u64 off_
 	if (!value) {
 		__sync_fetch_and_add(&losses.rows_full, 1);
 		__sync_fetch_and_add(&losses.rows_full_ns, off_ns);
+		member->lost_ns += off_ns;
 		return;
 	}
 	/* A row belongs to one thread, which is on one CPU: nobody else adds to it. */
@@ -99,7 +100,7 @@ static __always_inline void report(struct member *member, struct task_struct *ta
 	bpf_core_read(&key.comm, sizeof(key.comm), &task->comm);
 	if (walk_on_leaving && !user)
 		key.is_known = is_told(member, task);
-	add_row(&key, member->ended_off_ns, member->ended_runqueue_ns);
+	add_row(member, &key, member->ended_off_ns, member->ended_runqueue_ns);
 	member->ended_off_ns = 0;
 }
 

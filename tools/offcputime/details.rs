@@ -11,6 +11,7 @@ use hist::{Histogram, bucket};
 use loader::maps;
 
 use crate::offcputime::harvest::{Accounting, Row};
+use crate::offcputime::losses::Lost;
 
 /// Most processes of all windows together.
 const MOST_PROCESSES: usize = 1 << 16;
@@ -71,6 +72,8 @@ pub struct ProcessTime {
     pub oncpu_ns: u64,
     /// Between switches that were not seen, ns.
     pub unseen_ns: u64,
+    /// Waits without a row, ns.
+    pub lost_ns: u64,
 }
 
 /// Everything of one window, or of all.
@@ -92,6 +95,7 @@ impl Details {
                 lifetime_ns: time.lifetime_ns,
                 oncpu_ns: time.oncpu_ns,
                 unseen_ns: time.unseen_ns,
+                lost_ns: time.lost_ns,
             };
             details.processes.insert(tgid, ended);
         }
@@ -117,9 +121,15 @@ impl Details {
         process.lifetime_ns += open.lifetime_ns;
         process.oncpu_ns += open.oncpu_ns;
         process.unseen_ns += open.unseen_ns;
+        process.lost_ns += open.lost_ns;
         if is_running {
             process.oncpu_ns += open.phase_ns;
         }
+    }
+
+    /// Adds a wait without a row that lasts still.
+    pub(crate) fn add_lost(&mut self, tgid: u32, ns: u64) {
+        self.processes.entry(tgid).or_default().lost_ns += ns;
     }
 
     /// Adds waits that last still: those of no table.
@@ -147,6 +157,10 @@ impl Details {
             lifetime_ns: time.lifetime_ns,
             oncpu_ns: time.oncpu_ns,
             unseen_ns: time.unseen_ns,
+            lost: Lost {
+                unreported_ns: time.lost_ns,
+                ..Lost::default()
+            },
             ..Accounting::default()
         }
     }
@@ -163,7 +177,7 @@ pub(crate) struct DetailSums {
 #[derive(Default)]
 struct ProcessSums {
     threads: u64,
-    times: [Weighted; 3],
+    times: [Weighted; 4],
 }
 
 impl Default for DetailSums {
@@ -184,7 +198,12 @@ impl DetailSums {
                 continue;
             };
             sums.threads = sums.threads.max(time.threads);
-            let times = [time.lifetime_ns, time.oncpu_ns, time.unseen_ns];
+            let times = [
+                time.lifetime_ns,
+                time.oncpu_ns,
+                time.unseen_ns,
+                time.lost_ns,
+            ];
             for (sum, ns) in sums.times.iter_mut().zip(times) {
                 sum.add(ns, window.weight());
             }
@@ -196,12 +215,14 @@ impl DetailSums {
 
     pub(crate) fn finish(&mut self, scale: f64) -> Details {
         let processes = self.processes.drain().map(|(tgid, sums)| {
-            let [lifetime_ns, oncpu_ns, unseen_ns] = sums.times.map(|sum| sum.whole(scale));
+            let [lifetime_ns, oncpu_ns, unseen_ns, lost_ns] =
+                sums.times.map(|sum| sum.whole(scale));
             let time = ProcessTime {
                 threads: sums.threads,
                 lifetime_ns,
                 oncpu_ns,
                 unseen_ns,
+                lost_ns,
             };
             (tgid, time)
         });
@@ -243,6 +264,7 @@ mod tests {
             lifetime_ns: 10,
             oncpu_ns: 4,
             unseen_ns: 1,
+            lost_ns: 2,
         };
         part.processes.insert(7, time);
         for stratum_ns in [100, 300] {
@@ -256,5 +278,6 @@ mod tests {
         let accounting = sums.finish(1.0).accounting(7);
         assert_eq!((accounting.threads, accounting.lifetime_ns), (3, 400));
         assert_eq!((accounting.oncpu_ns, accounting.unseen_ns), (160, 40));
+        assert_eq!(accounting.lost.unreported_ns, 80);
     }
 }

@@ -208,6 +208,7 @@ impl Harvest {
             } else {
                 self.accounting.lost.unreported += 1;
                 self.accounting.lost.unreported_ns += off_ns;
+                self.details.add_lost(open.tgid, off_ns);
             }
         }
         if !fresh.is_empty() {
@@ -232,13 +233,14 @@ impl Harvest {
                 (row.user, row.kernel) = (user, kernel);
                 return true;
             }
-            lost.push((row.count, row.blocked_ns + row.runqueue_ns));
+            lost.push((row.task.tgid, row.count, row.blocked_ns + row.runqueue_ns));
             false
         });
-        for (count, ns) in lost {
+        for (tgid, count, ns) in lost {
             self.open -= count;
             self.accounting.lost.unreported += count;
             self.accounting.lost.unreported_ns += ns;
+            self.details.add_lost(tgid, ns);
         }
     }
 

@@ -133,5 +133,8 @@ impl Line {
 /// The same of lengths.
 pub(crate) fn p99_ns(lengths: &Histogram) -> Option<u64> {
     lengths.buckets().next()?;
-    Some(lengths.percentile(99.0))
+    Some(match lengths.count() {
+        1 => lengths.sum(),
+        _ => lengths.percentile(99.0),
+    })
 }
