@@ -10,9 +10,6 @@ use budget::{Bounded, Weighted, Window};
 use hist::{Histogram, bucket};
 use loader::maps;
 
-use crate::offcputime::harvest::{Accounting, Row};
-use crate::offcputime::losses::Lost;
-
 /// Most processes of all windows together.
 const MOST_PROCESSES: usize = 1 << 16;
 
@@ -53,11 +50,6 @@ impl Lengths {
         for (bucket, count) in &others.0 {
             self.add(u64::from(*bucket), *count);
         }
-    }
-
-    /// No wait.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }
 
@@ -132,37 +124,20 @@ impl Details {
         self.processes.entry(tgid).or_default().lost_ns += ns;
     }
 
-    /// Adds waits that last still: those of no table.
-    pub(crate) fn add_open(&mut self, rows: &mut [Row]) {
-        let open = rows.iter_mut().filter(|row| row.is_open);
-        for row in open.filter(|row| row.lengths.is_empty()) {
-            match row.blocked_ns {
-                0 => row.lengths.record(row.runqueue_ns),
-                blocked_ns => {
-                    row.lengths.record(blocked_ns);
-                    if row.runqueue_ns > 0 {
-                        let queue = self.queue.entry(row.task.tgid).or_default();
-                        queue.record(row.runqueue_ns);
-                    }
+    /// Adds a wait that lasts still: it is in no table. Returns the lengths of its row.
+    pub(crate) fn add_open(&mut self, open: &open_phase) -> Lengths {
+        let mut lengths = Lengths::default();
+        match open.blocked_ns {
+            0 => lengths.record(open.runqueue_ns),
+            blocked_ns => {
+                lengths.record(blocked_ns);
+                if open.runqueue_ns > 0 {
+                    let queue = self.queue.entry(open.tgid).or_default();
+                    queue.record(open.runqueue_ns);
                 }
             }
         }
-    }
-
-    /// Sums of one process.
-    pub(crate) fn accounting(&self, tgid: u32) -> Accounting {
-        let time = self.processes.get(&tgid).copied().unwrap_or_default();
-        Accounting {
-            threads: time.threads,
-            lifetime_ns: time.lifetime_ns,
-            oncpu_ns: time.oncpu_ns,
-            unseen_ns: time.unseen_ns,
-            lost: Lost {
-                unreported_ns: time.lost_ns,
-                ..Lost::default()
-            },
-            ..Accounting::default()
-        }
+        lengths
     }
 }
 
@@ -275,9 +250,13 @@ mod tests {
             };
             sums.add(&part, &window);
         }
-        let accounting = sums.finish(1.0).accounting(7);
-        assert_eq!((accounting.threads, accounting.lifetime_ns), (3, 400));
-        assert_eq!((accounting.oncpu_ns, accounting.unseen_ns), (160, 40));
-        assert_eq!(accounting.lost.unreported_ns, 80);
+        let expected = ProcessTime {
+            threads: 3,
+            lifetime_ns: 400,
+            oncpu_ns: 160,
+            unseen_ns: 40,
+            lost_ns: 80,
+        };
+        assert_eq!(sums.finish(1.0).processes[&7], expected);
     }
 }

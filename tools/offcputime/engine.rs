@@ -120,7 +120,8 @@ impl Offcputime<'_> {
 
     /// The part of a harvest with details that is one process's; losses are those of all.
     pub(crate) fn of_process(&self, mut harvest: Harvest, tgid: u32) -> Harvest {
-        harvest.accounting = harvest.details.accounting(tgid);
+        let time = harvest.details.processes.get(&tgid);
+        harvest.accounting = time.copied().unwrap_or_default().into();
         harvest.rows.retain(|row| row.task.tgid == tgid);
         harvest.details.queue.retain(|other, _| *other == tgid);
         harvest.quotas = quota::used_up(&self.quotas, &harvest.rows, true);

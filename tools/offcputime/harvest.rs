@@ -23,7 +23,7 @@ use session::quotas::UsedUp;
 use stacks::StackTable;
 
 use crate::offcputime::args::Args;
-use crate::offcputime::details::{Details, Lengths};
+use crate::offcputime::details::{Details, Lengths, ProcessTime};
 use crate::offcputime::losses::{IN_ACCOUNTING, Lost, NEGATIVE, OF_DETAILS};
 use crate::offcputime::open::{KnownStacks, Open, next_open, still_open, walked_on_leaving};
 
@@ -89,6 +89,23 @@ pub struct Accounting {
     pub events: u64,
     /// Of all that, what has no row.
     pub lost: Lost,
+}
+
+impl From<ProcessTime> for Accounting {
+    /// What is known of one process.
+    fn from(time: ProcessTime) -> Self {
+        Self {
+            threads: time.threads,
+            lifetime_ns: time.lifetime_ns,
+            oncpu_ns: time.oncpu_ns,
+            unseen_ns: time.unseen_ns,
+            lost: Lost {
+                unreported_ns: time.lost_ns,
+                ..Lost::default()
+            },
+            ..Self::default()
+        }
+    }
 }
 
 impl Accounting {
@@ -161,9 +178,6 @@ impl Harvest {
         let closed_late = harvest.rows.iter().filter(|row| row.is_open);
         harvest.open = closed_late.map(|row| row.count).sum();
         harvest.add_open_phases(args, closing, &mut open, end_ns, again)?;
-        if args.details {
-            harvest.details.add_open(&mut harvest.rows);
-        }
         Ok(harvest)
     }
 
@@ -201,7 +215,9 @@ impl Harvest {
                 self.accounting.filtered_ns += off_ns;
             } else if let Some(ids) = ids {
                 self.open += 1;
-                self.rows.push(open_row(&open, ids));
+                let lengths = args.details.then(|| self.details.add_open(&open));
+                self.rows
+                    .push(open_row(&open, ids, lengths.unwrap_or_default()));
                 if open.is_known == 0 && open.ip != 0 {
                     fresh.insert(open.tid, walked_on_leaving(&open));
                 }
@@ -339,7 +355,7 @@ fn finished_row(
     }
 }
 
-fn open_row(open: &open_phase, (user, kernel): (u64, u64)) -> Row {
+fn open_row(open: &open_phase, (user, kernel): (u64, u64), lengths: Lengths) -> Row {
     Row {
         task: Task {
             comm: comm_text(&open.comm),
@@ -354,7 +370,7 @@ fn open_row(open: &open_phase, (user, kernel): (u64, u64)) -> Row {
         runqueue_ns: open.runqueue_ns,
         count: 1,
         is_open: true,
-        lengths: Lengths::default(),
+        lengths,
     }
 }
 

@@ -14,8 +14,7 @@ use profile::units;
 use serde_json::{Value, json};
 
 use crate::offcputime::{Details, SLEEP};
-use crate::why::line::Program;
-use crate::why::sentences;
+use crate::why::line::{self, Program};
 
 /// Share of the window that a process has to lose, or to use, to be chosen.
 const LEAST: f64 = 0.01;
@@ -67,7 +66,7 @@ impl Chosen {
     pub(crate) fn describe(&self) -> Vec<String> {
         let whole = units::duration(self.all_ns);
         let share = |ns| round_percent(ns, self.all_ns);
-        let whose = sentences::program(&self.program);
+        let whose = line::program(&self.program);
         let mut parts = match self.is_lost {
             true => vec![
                 format!("{whose} loses most here,"),
@@ -83,13 +82,11 @@ impl Chosen {
                 format!("{} of {whole};", share(self.ns)),
             ],
         };
-        parts.extend(self.second.iter().map(|(second, ns)| {
-            format!(
-                "{} comes second, {}",
-                sentences::program(second),
-                share(*ns)
-            )
-        }));
+        parts.extend(
+            self.second.iter().map(|(second, ns)| {
+                format!("{} comes second, {}", line::program(second), share(*ns))
+            }),
+        );
         parts.push("(--all: the whole machine)".to_owned());
         sentence(&parts, "", WIDTH)
     }

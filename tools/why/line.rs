@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hist::Histogram;
 use profile::frame::Frame;
+use profile::text::comm;
 
 use crate::offcputime::SLEEP;
 
@@ -22,6 +23,14 @@ pub(crate) const RESIDUAL: &str = "residual";
 
 /// A program: its name and its process ID.
 pub(crate) type Program = (Arc<str>, u32);
+
+/// Words for a program.
+pub(crate) fn program((name, pid): &Program) -> String {
+    match pid {
+        0 => comm(name),
+        pid => format!("{} {pid}", comm(name)),
+    }
+}
 
 /// Somebody, or something, that time is due to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

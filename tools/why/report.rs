@@ -22,8 +22,9 @@ use crate::why::args::Args;
 use crate::why::chosen::Chosen;
 use crate::why::line::{
     Blame, Culprit, IDLE, LOST, Line, ON_CPU, RESIDUAL, RUN_QUEUE, UNSEEN, p99_ns,
+    program as name_of,
 };
-use crate::why::sentences::{function, program as name_of, sentences, who};
+use crate::why::sentences::{function, sentences, who};
 use crate::why::{json, next};
 
 /// Lines that people are shown.
