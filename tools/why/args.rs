@@ -25,8 +25,8 @@ Examples:
   why -- make -j4            # of a command and its children
   why --all                  # of the whole machine
   why -v -p 123              # each line with its stack
-  why -p 123 -o why.html     # a page for the ticket: the report, and
-                             # a flame graph of all threads' time
+  why -p 123 -o why.html     # a page for the ticket: the answer, lines
+                             # that open into stacks, a flame graph
   why -j -p 123 > why.json   # all of it, for programs
 
 Shares are of the threads' time: the lines come to 100 %.";

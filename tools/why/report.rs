@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 use hist::Histogram;
+use profile::draw::{self, Bar};
 use profile::escape::terminal;
 use profile::folded::{self, FoldedOptions, Idle};
 use profile::model::Profile;
@@ -34,6 +35,8 @@ const LEAST: u64 = 100;
 /// Culprits of a line that people are shown, and the share from which.
 const TOP_CULPRITS: usize = 3;
 const LEAST_BLAME: f64 = 0.05;
+/// Lines of a page.
+const MOST_BARS: usize = 40;
 /// Columns before remarks.
 const INDENT: usize = 18;
 
@@ -114,10 +117,8 @@ impl Report<'_> {
                 profile::json::write(wall, &extra, out)?;
             }
             Format::File(format) => {
-                let mut report = Vec::new();
-                self.write_human(Style::Plain, &mut report)?;
                 let mut meta = self.meta();
-                meta.report = String::from_utf8_lossy(&report).into_owned();
+                meta.account = page(self.account, &self.answer);
                 profile::write::write(wall, format, &meta, out)?;
             }
         }
@@ -174,6 +175,72 @@ pub(super) fn table(args: &Args, account: &Account) -> Lines {
     let all = cells(account, all_ns, no_wait, "all of the threads' time");
     table.row(all, Vec::new());
     table
+}
+
+/// The same for a page, with what is behind each line. `answer`: sentences in lines of a terminal, and a command.
+pub(super) fn page(account: &Account, answer: &[String]) -> draw::Account {
+    let mut sentences: Vec<String> = Vec::new();
+    for line in answer {
+        match sentences.last_mut() {
+            Some(sentence) if line.starts_with(' ') => *sentence += &format!(" {}", line.trim()),
+            _ => sentences.push(line.clone()),
+        }
+    }
+    let next = sentences.pop_if(|line| line.starts_with("next: "));
+    let lines = account.lines.iter();
+    let bars = lines.filter(|line| line.time_ns() > 0 || is_remainder(line));
+    let mut bars: Vec<Bar> = bars.map(|line| bar(account, line)).collect();
+    let more = bars.len().saturating_sub(MOST_BARS);
+    if more > 0 {
+        bars.truncate(MOST_BARS);
+        bars.push(Bar {
+            label: format!("{} (-j has all)", units::counted(more as u64, "more lines")),
+            is_rest: true,
+            ..Bar::default()
+        });
+    }
+    draw::Account {
+        sentences,
+        next: next.unwrap_or_default(),
+        bars,
+    }
+}
+
+fn bar(account: &Account, line: &Line) -> Bar {
+    let words = words(line) + &whose(account, line);
+    let (kernel, user) = &line.stack;
+    let frames = kernel.iter().rev().chain(user.iter().rev());
+    let [time, share, waits, mean, p99, label] =
+        cells(account, line.ns, (line.waits, &line.lengths), &words);
+    let mut figures = Vec::new();
+    if !waits.is_empty() {
+        figures.push(units::counted(line.waits, "waits"));
+        figures.push(format!("{mean} on average"));
+    }
+    if !p99.is_empty() {
+        figures.push(format!("p99 {p99}"));
+    }
+    Bar {
+        label: label.split_whitespace().collect::<Vec<_>>().join(" "),
+        amount: format!("{time} \u{b7} {share}"),
+        figures: figures.join(", "),
+        // Idleness would leave the others no length.
+        value: if line.kind == IDLE { 0 } else { line.time_ns() },
+        is_rest: !line.is_busy(),
+        remarks: remarks(account, line),
+        stack: frames.map(|frame| frame.name.to_string()).collect(),
+    }
+}
+
+/// Words on who is to blame for a line.
+fn remarks(account: &Account, line: &Line) -> Vec<String> {
+    let blames = line.blames.iter().filter(|_| line.is_busy());
+    let shares = blames.map(|blame| (blame, line.share(blame)));
+    let large = shares.filter(|(_, share)| *share >= LEAST_BLAME);
+    let large = large.take(TOP_CULPRITS);
+    large
+        .map(|(blame, share)| remark(account, line, blame, share))
+        .collect()
 }
 
 fn is_remainder(line: &Line) -> bool {
@@ -249,13 +316,7 @@ impl Lines {
 
     fn add(&mut self, args: &Args, account: &Account, line: &Line) {
         let words = words(line) + &whose(account, line);
-        let blames = line.blames.iter().filter(|_| line.is_busy());
-        let shares = blames.map(|blame| (blame, line.share(blame)));
-        let large = shares.filter(|(_, share)| *share >= LEAST_BLAME);
-        let large = large.take(TOP_CULPRITS);
-        let mut remarks: Vec<String> = large
-            .map(|(blame, share)| remark(account, line, blame, share))
-            .collect();
+        let mut remarks = remarks(account, line);
         if args.common.verbose {
             let (kernel, user) = &line.stack;
             let frames = kernel.iter().rev().chain(user.iter().rev());
