@@ -119,6 +119,10 @@ impl Report<'_> {
             Format::File(format) => {
                 let mut meta = self.meta();
                 meta.account = page(self.account, &self.answer);
+                meta.title = match &account.programs[..] {
+                    [one] => format!("Where {} spends its time", name_of(one)),
+                    _ => "Where the time goes".to_owned(),
+                };
                 profile::write::write(wall, format, &meta, out)?;
             }
         }
