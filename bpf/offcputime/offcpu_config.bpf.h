@@ -17,7 +17,8 @@ struct offcputime_config {
 	__u32 wakers;
 	/* User stacks are walked in sched_exit_tp. */
 	__u32 walk_on_exit;
-	__u32 pad;
+	/* Time of each process, and how long waits took. */
+	__u32 details;
 };
 
 const volatile struct offcputime_config config = {};

@@ -45,7 +45,8 @@ static __always_inline struct member *late_member_of(struct task_struct *task)
 }
 
 /* The closing iterator counts threads that run at the end, but not those that are gone by then. */
-static __always_inline void left_late(struct member *member, bool is_dead, struct offcputime_totals *sums)
+static __always_inline void left_late(struct member *member, struct task_struct *task, bool is_dead,
+				      struct offcputime_totals *sums)
 {
 	__u64 end = window_end_ns;
 
@@ -56,14 +57,14 @@ static __always_inline void left_late(struct member *member, bool is_dead, struc
 		member->phase = PHASE_RUNNING;
 	}
 	if (member->ended_off_ns) {
-		count_unreported(member->ended_off_ns);
+		count_unreported(member, member->ended_off_ns);
 		member->ended_off_ns = 0;
 	}
 	if (!is_dead)
 		return;
-	sums->oncpu_ns += elapsed(member->since_ns, end);
-	sums->lifetime_ns += elapsed(member->joined_ns, end);
+	add_oncpu(member, elapsed(member->since_ns, end), sums);
 	sums->threads_exited++;
+	end_lifetime(member, task, end, sums);
 	member->phase = PHASE_DEAD;
 }
 

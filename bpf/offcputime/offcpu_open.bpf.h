@@ -15,6 +15,10 @@ struct open_phase {
 	/* Length of the phase, all of which is inside the window. */
 	__u64 phase_ns;
 	__u64 lifetime_ns;
+	/* Of phases before it. */
+	__u64 oncpu_ns;
+	__u64 unseen_ns;
+	__u64 lost_ns;
 	/* The interval off the CPU that is still open, as far as it lies inside the window. */
 	__u64 blocked_ns;
 	__u64 runqueue_ns;
@@ -183,6 +187,9 @@ int close_members(struct bpf_iter__task *ctx)
 	record->open.phase = member->phase;
 	record->open.phase_ns = up_to_end(member->since_ns);
 	record->open.lifetime_ns = up_to_end(member->joined_ns);
+	record->open.oncpu_ns = member->oncpu_ns;
+	record->open.unseen_ns = member->unseen_ns;
+	record->open.lost_ns = member->lost_ns;
 	if (member->phase != PHASE_RUNNING) {
 		describe_interval(&record->open, member);
 		describe_open_wait(&record->open, member, task);

@@ -24,6 +24,11 @@ enum phase {
 /* Per task: what a target is doing. */
 struct member {
 	__u64 joined_ns;
+	/* Of its phases since then: */
+	__u64 oncpu_ns;
+	__u64 unseen_ns;
+	/* Of its waits, those without a row. */
+	__u64 lost_ns;
 	/* When the present phase began. */
 	__u64 since_ns;
 	/* When it left the CPU. */
@@ -71,6 +76,8 @@ struct offcputime_totals {
 	/* Intervals too short, too long or in the wrong state. */
 	__u64 filtered;
 	__u64 filtered_ns;
+	/* Rows that were made here. */
+	__u64 rows;
 };
 
 struct offcputime_losses {
@@ -83,11 +90,17 @@ struct offcputime_losses {
 	__u64 out_of_order;
 	/* A clock that went backwards. */
 	__u64 negative;
+	/* Threads that ended, of processes that found no room. */
+	__u64 processes_full;
+	/* Waits whose length found no room. */
+	__u64 lengths_full;
 };
 
 struct offcputime_losses losses = {};
 
 PER_CPU(totals, struct offcputime_totals);
+
+#include "offcpu_processes.bpf.h"
 
 static __always_inline struct offcputime_totals *totals_here(void)
 {
@@ -116,6 +129,7 @@ static __always_inline void member_joined(struct member *member, struct task_str
 	__u64 now = bpf_ktime_get_ns();
 
 	member->joined_ns = member->since_ns = member->off_ns = member->runnable_ns = now;
+	member->oncpu_ns = member->unseen_ns = member->lost_ns = 0;
 	/* No call of a kernel thread is to be looked for, its first wait's included. */
 	member->wait_flags = BPF_CORE_READ(task, flags) & PF_KTHREAD ? WAIT_KERNEL_THREAD : 0;
 	if (origin == MEMBER_FORKED) {
@@ -140,8 +154,10 @@ static __always_inline void settle(struct member *member, enum phase implied)
 {
 	if (!is_unsettled(member))
 		return;
-	if (member->joined_ns < window_start_ns)
+	if (member->joined_ns < window_start_ns) {
 		member->joined_ns = member->since_ns = member->off_ns = member->runnable_ns = window_start_ns;
+		member->oncpu_ns = member->unseen_ns = member->lost_ns = 0;
+	}
 	if (implied == PHASE_RUNNABLE)
 		member->wait_flags = WAIT_RUNNABLE | (member->wait_flags & (WAIT_KERNEL_THREAD | WAIT_THROTTLED));
 	else
@@ -172,8 +188,9 @@ static __always_inline void settle_late(struct task_struct *task, enum phase imp
 		settle(member, implied);
 }
 
-static __always_inline void count_unreported(__u64 off_ns)
+static __always_inline void count_unreported(struct member *member, __u64 off_ns)
 {
+	member->lost_ns += off_ns;
 	__sync_fetch_and_add(&losses.unreported, 1);
 	__sync_fetch_and_add(&losses.unreported_ns, off_ns);
 }
@@ -192,14 +209,14 @@ static __always_inline void member_left(struct member *member, struct task_struc
 		return;
 	settle(member, phase_now(task));
 	if (member->phase == PHASE_RUNNING)
-		sums->oncpu_ns += elapsed(member->since_ns, now);
+		add_oncpu(member, elapsed(member->since_ns, now), sums);
 	else if (member->phase == PHASE_RUNNABLE)
 		sums->runqueue_ns += elapsed(member->since_ns, now);
 	else
 		sums->blocked_ns += elapsed(member->since_ns, now);
 	if (member->phase != PHASE_RUNNING)
-		count_unreported(elapsed(member->off_ns, now));
-	sums->lifetime_ns += elapsed(member->joined_ns, now);
+		count_unreported(member, elapsed(member->off_ns, now));
+	end_lifetime(member, task, now, sums);
 }
 
 /* Kernels that shield some tasks (a sandbox's own) run no BPF program while those are current: switches between them and
@@ -207,8 +224,11 @@ static __always_inline void member_left(struct member *member, struct task_struc
  */
 static __always_inline void count_unseen(struct member *member, __u64 now, struct offcputime_totals *sums)
 {
+	__u64 unseen_ns = elapsed(member->since_ns, now);
+
 	__sync_fetch_and_add(&losses.out_of_order, 1);
-	sums->unseen_ns += elapsed(member->since_ns, now);
+	sums->unseen_ns += unseen_ns;
+	member->unseen_ns += unseen_ns;
 }
 
 /* Returns whether an interval off the CPU begins. */
@@ -218,20 +238,20 @@ static __always_inline bool switched_out(struct member *member, struct task_stru
 	settle(member, PHASE_RUNNING);
 	sums->events++;
 	if (member->phase == PHASE_RUNNING)
-		sums->oncpu_ns += elapsed(member->since_ns, now);
+		add_oncpu(member, elapsed(member->since_ns, now), sums);
 	else
 		count_unseen(member, now, sums);
 	member->since_ns = member->off_ns = member->runnable_ns = now;
 	/* Threads that run are woken, too. */
 	member->waker = 0;
 	if (member->ended_off_ns) {
-		count_unreported(member->ended_off_ns);
+		count_unreported(member, member->ended_off_ns);
 		member->ended_off_ns = 0;
 	}
 	if (!preempt && (state & TASK_DEAD)) {
 		member->phase = PHASE_DEAD;
-		sums->lifetime_ns += elapsed(member->joined_ns, now);
 		sums->threads_exited++;
+		end_lifetime(member, task, now, sums);
 		return false;
 	}
 	member->state = state;

@@ -8,6 +8,7 @@
 #include <bpf/bpf_helpers.h>
 #include "kernel_stack_cache.bpf.h"
 #include "maps.bpf.h"
+#include "offcpu_lengths.bpf.h"
 #include "offcpu_phases.bpf.h"
 #include "stacks.bpf.h"
 #include "waits.bpf.h"
@@ -34,7 +35,8 @@ struct offcputime_value {
 	__u64 blocked_ns;
 	__u64 runqueue_ns;
 	__u64 count;
-	__u64 max_ns;
+	/* In `lengths`; 0: they are not asked for. */
+	__u64 id;
 };
 
 /* (thread, stacks, wait) → time */
@@ -46,34 +48,39 @@ enum scratch_slot {
 	SCRATCH_WAKER,
 };
 
-static __always_inline void add_row(const struct offcputime_key *key, __u64 off_ns, __u64 runqueue_ns)
+static __always_inline void add_row(struct member *member, const struct offcputime_key *key, __u64 off_ns, __u64 runqueue_ns)
 {
 	struct offcputime_value first = {
 		.blocked_ns = off_ns - runqueue_ns,
 		.runqueue_ns = runqueue_ns,
 		.count = 1,
-		.max_ns = off_ns,
 	};
 	struct offcputime_value *value = bpf_map_lookup_elem(&offcpu_time, key);
 	long err;
 
 	if (!value) {
+		if (config.details)
+			first.id = new_row_id();
 		err = bpf_map_update_elem(&offcpu_time, key, &first, BPF_NOEXIST);
-		if (!err)
+		if (!err) {
+			if (config.details)
+				add_lengths(first.id, key->tgid, off_ns - runqueue_ns, runqueue_ns);
 			return;
+		}
 		value = bpf_map_lookup_elem(&offcpu_time, key);
 	}
 	if (!value) {
 		__sync_fetch_and_add(&losses.rows_full, 1);
 		__sync_fetch_and_add(&losses.rows_full_ns, off_ns);
+		member->lost_ns += off_ns;
 		return;
 	}
 	/* A row belongs to one thread, which is on one CPU: nobody else adds to it. */
 	value->blocked_ns += off_ns - runqueue_ns;
 	value->runqueue_ns += runqueue_ns;
 	value->count++;
-	if (off_ns > value->max_ns)
-		value->max_ns = off_ns;
+	if (config.details)
+		add_lengths(value->id, key->tgid, off_ns - runqueue_ns, runqueue_ns);
 }
 
 static __always_inline void report(struct member *member, struct task_struct *task, __u64 kernel, __u64 user)
@@ -93,7 +100,7 @@ static __always_inline void report(struct member *member, struct task_struct *ta
 	bpf_core_read(&key.comm, sizeof(key.comm), &task->comm);
 	if (walk_on_leaving && !user)
 		key.is_known = is_told(member, task);
-	add_row(&key, member->ended_off_ns, member->ended_runqueue_ns);
+	add_row(member, &key, member->ended_off_ns, member->ended_runqueue_ns);
 	member->ended_off_ns = 0;
 }
 

@@ -76,7 +76,7 @@ static __always_inline void switched_late(bool preempt, struct task_struct *prev
 	}
 	member = late_member_of(prev);
 	if (member)
-		left_late(member, !preempt && (state & TASK_DEAD), sums);
+		left_late(member, prev, !preempt && (state & TASK_DEAD), sums);
 	member = late_member_of(next);
 	if (member && runs_late(member, sums))
 		report_resumed(member, next);

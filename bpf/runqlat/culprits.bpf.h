@@ -42,6 +42,9 @@ PER_CPU(history, struct cpu_history);
 struct culprit_key {
 	__u32 tid;
 	__u32 epoch;
+	/* The process that waited; 0: all of them together. */
+	__u32 victim;
+	__u32 pad;
 };
 
 struct culprit {
@@ -56,12 +59,14 @@ struct culprit {
 /* task → time that others waited while it ran; tid 0: before the slices remembered */
 MAP(HASH, culprits, struct culprit_key, struct culprit, MAX_CULPRITS);
 
-static __always_inline void blame(__u32 now_epoch, __u32 tid, __u32 tgid, __u64 caused_ns, struct task_struct *task)
+/* `key` without a thread. */
+static __always_inline void blame(struct culprit_key key, __u32 tid, __u32 tgid, __u64 caused_ns,
+				  struct task_struct *task)
 {
-	struct culprit_key key = { .tid = tid, .epoch = now_epoch };
-	struct culprit *culprit = bpf_map_lookup_elem(&culprits, &key);
-	struct culprit first = { .tgid = tgid };
+	struct culprit *culprit, first = { .tgid = tgid };
 
+	key.tid = tid;
+	culprit = bpf_map_lookup_elem(&culprits, &key);
 	if (!culprit) {
 		if (task)
 			bpf_core_read(&first.comm, sizeof(first.comm), &task->comm);
@@ -77,8 +82,8 @@ static __always_inline void blame(__u32 now_epoch, __u32 tid, __u32 tgid, __u64 
 }
 
 /* Shares the wait [since, now) out among the tasks that ran on this CPU meanwhile, latest first. */
-static __always_inline void blame_history(struct cpu_history *cpu, struct task_struct *prev, __u32 now_epoch,
-					  __u64 since, __u64 now)
+static __always_inline void blame_history(struct cpu_history *cpu, struct task_struct *prev,
+					  struct culprit_key key, __u64 since, __u64 now)
 {
 	__u64 end = now;
 
@@ -89,13 +94,13 @@ static __always_inline void blame_history(struct cpu_history *cpu, struct task_s
 		if (!start || start >= end)
 			break;
 		if (slice->tid)
-			blame(now_epoch, slice->tid, slice->tgid, end - (start > since ? start : since),
+			blame(key, slice->tid, slice->tgid, end - (start > since ? start : since),
 			      back == 1 ? prev : NULL);
 		if (start <= since)
 			return;
 		end = start;
 	}
-	blame(now_epoch, 0, 0, end - since, NULL);
+	blame(key, 0, 0, end - since, NULL);
 }
 
 /* The slice of `prev` ends. */

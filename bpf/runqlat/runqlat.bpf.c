@@ -67,6 +67,9 @@ struct runqlat_config {
 	__u32 causes;
 	/* Waits at least this long are sent one by one; 0: none. */
 	__u64 slower_ns;
+	/* Who was waited behind is told of each process that waited. */
+	__u32 by_victim;
+	__u32 pad;
 };
 
 const volatile struct runqlat_config config = {};
@@ -238,6 +241,7 @@ static __always_inline void end_wait(struct cpu_history *cpu, struct task_struct
 {
 	struct member *member = member_of(next);
 	__u32 now_epoch = epoch & 1;
+	struct culprit_key key = {};
 	__u64 since, wait_ns;
 
 	if (!member)
@@ -263,10 +267,13 @@ static __always_inline void end_wait(struct cpu_history *cpu, struct task_struct
 		add_to_whole(now_epoch, 0, wait_ns);
 	else
 		add_to_group_of(now_epoch, next, wait_ns);
+	key.epoch = now_epoch;
+	if (config.by_victim)
+		key.victim = tgid_of(targets.pid_namespace, next);
 	if (was_without_quota(member, next))
-		blame(now_epoch, QUOTA_TID, 0, wait_ns, NULL);
+		blame(key, QUOTA_TID, 0, wait_ns, NULL);
 	else
-		blame_history(cpu, prev, now_epoch, since, now);
+		blame_history(cpu, prev, key, since, now);
 	if (config.slower_ns && wait_ns >= config.slower_ns)
 		send_slow_wait(member, prev, next, wait_ns, now);
 }

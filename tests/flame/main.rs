@@ -1,5 +1,6 @@
 //! flame and what it writes, against programs that others wrote.
 
+mod accounts;
 mod browser;
 mod commands;
 mod comparisons;

@@ -94,7 +94,7 @@ fn what_lies_beyond_an_edge_is_said_there() {
 }
 
 /// Chromium's windows are no narrower than 500 pixels, frames are.
-fn browse_phone(page: &str, steps: &str) -> Value {
+pub(crate) fn browse_phone(page: &str, steps: &str) -> Value {
     let inner = std::fs::read_to_string(page).expect("a page");
     let quoted = inner.replace('&', "&amp;").replace('"', "&quot;");
     let outer = format!(

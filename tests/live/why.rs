@@ -5,18 +5,18 @@ use crate::prelude::*;
 use crate::real_program::redis;
 
 /// Lines of a kind.
-fn lines<'a>(report: &'a Value, kind: &str) -> Vec<&'a Value> {
+pub(crate) fn lines<'a>(report: &'a Value, kind: &str) -> Vec<&'a Value> {
     let lines = list(report, "lines").iter();
     lines.filter(|line| line["kind"] == kind).collect()
 }
 
 /// Time of all lines of a kind.
-fn kind_ns(report: &Value, kind: &str) -> u64 {
+pub(crate) fn kind_ns(report: &Value, kind: &str) -> u64 {
     sum(lines(report, kind), "ns")
 }
 
 /// The line of a kind that a function waits in.
-fn line<'a>(report: &'a Value, kind: &str, place: &str) -> &'a Value {
+pub(crate) fn line<'a>(report: &'a Value, kind: &str, place: &str) -> &'a Value {
     let mut lines = lines(report, kind);
     lines.retain(|line| line["place"].as_str().is_some_and(|it| it.ends_with(place)));
     assert_eq!(lines.len(), 1, "lines of {kind} in {place}: {report:#}");
@@ -31,10 +31,10 @@ fn culprit(line: &Value) -> (&str, f64) {
 }
 
 /// Looks at everything, until it is told to end.
-const ALL: &str = "--max-overhead 100 100";
+pub(crate) const ALL: &str = "--max-overhead 100 100";
 
 /// Lines come to all time, and next to nothing is not explained.
-fn assert_explained(report: &Value) {
+pub(crate) fn assert_explained(report: &Value) {
     let lifetime_ns = number(report, "lifetime_ns");
     let signed = |line: &Value| line["ns"].as_i64().expect("a time");
     // Stacks are added up apart from lines.

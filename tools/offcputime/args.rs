@@ -90,6 +90,10 @@ pub struct Args {
 
     #[command(flatten)]
     pub(crate) common: Common,
+
+    /// Time by process, and lengths of waits: for tools that it is a part of
+    #[arg(skip)]
+    pub(crate) details: bool,
 }
 
 /// `--idle`
@@ -160,7 +164,7 @@ impl Args {
             state_mask: self.state.unwrap_or(STATE_ANY),
             wakers: self.waker.into(),
             walk_on_exit: walk_on_exit.into(),
-            pad: 0,
+            details: self.details.into(),
         };
     }
 }

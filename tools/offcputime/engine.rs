@@ -55,6 +55,11 @@ impl Sampled for Args {
             let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
             self.to_bpf(setup.targets, walk_on_exit, rodata);
             bpf::keep_members!(open, setup.programs.contains(&("task_freed", true)));
+            if !self.details {
+                // Preallocated, and not used.
+                open.maps.processes.set_max_entries(1)?;
+                open.maps.lengths.set_max_entries(1)?;
+            }
             Ok(())
         })?;
         let tables = bpf::unwind_maps!(skel);
@@ -97,7 +102,7 @@ impl Offcputime<'_> {
         if sampler.is_exact() {
             harvest.estimates = None;
         }
-        harvest.count_losses(&self.skel, &self.stacks)?;
+        harvest.count_losses(self.args, &self.skel, &self.stacks)?;
         let is_choice = !self.args.targets.are_all();
         harvest.quotas = quota::used_up(&self.quotas, &harvest.rows, is_choice);
         Ok(harvest)
@@ -108,9 +113,19 @@ impl Offcputime<'_> {
         Ok(bpf::unwind_maps!(self.skel))
     }
 
-    /// Its waits with the names of their functions.
-    pub(crate) fn profile(&mut self, harvest: &Harvest) -> Profile {
-        report::profile_of(self.args, harvest, &mut self.stacks)
+    /// Its waits with the names of their functions. `is_choice`: threads were asked for, or chosen.
+    pub(crate) fn profile(&mut self, harvest: &Harvest, is_choice: bool) -> Profile {
+        report::profile_of(self.args, is_choice, harvest, &mut self.stacks)
+    }
+
+    /// The part of a harvest with details that is one process's; losses are those of all.
+    pub(crate) fn of_process(&self, mut harvest: Harvest, tgid: u32) -> Harvest {
+        let time = harvest.details.processes.get(&tgid);
+        harvest.accounting = time.copied().unwrap_or_default().into();
+        harvest.rows.retain(|row| row.task.tgid == tgid);
+        harvest.details.queue.retain(|other, _| *other == tgid);
+        harvest.quotas = quota::used_up(&self.quotas, &harvest.rows, true);
+        harvest
     }
 
     /// Its part of a balance, without the losses and the cost of other engines.

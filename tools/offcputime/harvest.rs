@@ -23,7 +23,8 @@ use session::quotas::UsedUp;
 use stacks::StackTable;
 
 use crate::offcputime::args::Args;
-use crate::offcputime::losses::{IN_ACCOUNTING, Lost, NEGATIVE};
+use crate::offcputime::details::{Details, Lengths, ProcessTime};
+use crate::offcputime::losses::{IN_ACCOUNTING, Lost, NEGATIVE, OF_DETAILS};
 use crate::offcputime::open::{KnownStacks, Open, next_open, still_open, walked_on_leaving};
 
 /// Time of one thread on one pair of stacks.
@@ -46,6 +47,8 @@ pub struct Row {
     pub count: u64,
     /// One of them is open at the end.
     pub is_open: bool,
+    /// How long they took until they were over, or in the run queue where that is all they were for; where it was asked for.
+    pub lengths: Lengths,
 }
 
 impl Row {
@@ -88,6 +91,23 @@ pub struct Accounting {
     pub lost: Lost,
 }
 
+impl From<ProcessTime> for Accounting {
+    /// What is known of one process.
+    fn from(time: ProcessTime) -> Self {
+        Self {
+            threads: time.threads,
+            lifetime_ns: time.lifetime_ns,
+            oncpu_ns: time.oncpu_ns,
+            unseen_ns: time.unseen_ns,
+            lost: Lost {
+                unreported_ns: time.lost_ns,
+                ..Lost::default()
+            },
+            ..Self::default()
+        }
+    }
+}
+
 impl Accounting {
     /// Time that the phases do not explain, ns; negative when they explain too much.
     pub fn residual_ns(&self) -> i64 {
@@ -112,6 +132,8 @@ pub struct Harvest {
     pub estimates: Option<Estimates>,
     /// Groups whose CPU quota threads lacked.
     pub quotas: Vec<UsedUp>,
+    /// Where they were asked for.
+    pub details: Details,
 }
 
 /// How sure the totals are.
@@ -142,13 +164,17 @@ impl Harvest {
             open: 0,
             estimates: None,
             quotas: Vec::new(),
+            details: Details::default(),
         };
         let entries = maps::drain::<offcputime_key, offcputime_value>(&skel.maps.offcpu_time)?;
-        harvest.rows.extend(
-            entries
-                .iter()
-                .map(|(key, value)| finished_row(key, value, open.known)),
-        );
+        let mut lengths = HashMap::new();
+        if args.details {
+            (harvest.details, lengths) = Details::drain(skel)?;
+        }
+        harvest.rows.extend(entries.iter().map(|(key, value)| {
+            let lengths = lengths.remove(&value.id).unwrap_or_default();
+            finished_row(key, value, lengths, open.known)
+        }));
         let closed_late = harvest.rows.iter().filter(|row| row.is_open);
         harvest.open = closed_late.map(|row| row.count).sum();
         harvest.add_open_phases(args, closing, &mut open, end_ns, again)?;
@@ -168,12 +194,16 @@ impl Harvest {
         while let Some((open, kernel)) = next_open(&mut bytes)? {
             self.accounting.threads += 1;
             self.accounting.lifetime_ns += open.lifetime_ns;
+            let is_running = open.phase == phase::RUNNING;
+            if args.details {
+                self.details.add_living(&open, is_running);
+            }
             match open.phase {
                 phase::RUNNING => self.accounting.oncpu_ns += open.phase_ns,
                 phase::RUNNABLE => self.accounting.runqueue_ns += open.phase_ns,
                 _ => self.accounting.blocked_ns += open.phase_ns,
             }
-            if open.phase == phase::RUNNING {
+            if is_running {
                 continue;
             }
             let ids = stacks.of(args, &open, &kernel, end_ns);
@@ -185,13 +215,16 @@ impl Harvest {
                 self.accounting.filtered_ns += off_ns;
             } else if let Some(ids) = ids {
                 self.open += 1;
-                self.rows.push(open_row(&open, ids));
+                let lengths = args.details.then(|| self.details.add_open(&open));
+                self.rows
+                    .push(open_row(&open, ids, lengths.unwrap_or_default()));
                 if open.is_known == 0 && open.ip != 0 {
                     fresh.insert(open.tid, walked_on_leaving(&open));
                 }
             } else {
                 self.accounting.lost.unreported += 1;
                 self.accounting.lost.unreported_ns += off_ns;
+                self.details.add_lost(open.tgid, off_ns);
             }
         }
         if !fresh.is_empty() {
@@ -216,18 +249,20 @@ impl Harvest {
                 (row.user, row.kernel) = (user, kernel);
                 return true;
             }
-            lost.push((row.count, row.blocked_ns + row.runqueue_ns));
+            lost.push((row.task.tgid, row.count, row.blocked_ns + row.runqueue_ns));
             false
         });
-        for (count, ns) in lost {
+        for (tgid, count, ns) in lost {
             self.open -= count;
             self.accounting.lost.unreported += count;
             self.accounting.lost.unreported_ns += ns;
+            self.details.add_lost(tgid, ns);
         }
     }
 
     pub(crate) fn count_losses(
         &mut self,
+        args: &Args,
         skel: &OffcputimeSkel<'_>,
         stacks: &StackTable,
     ) -> Result<()> {
@@ -236,7 +271,15 @@ impl Harvest {
         self.accounting
             .lost
             .count(losses, self.accounting.unseen_ns);
-        Counters::new(skel.object(), &[NEGATIVE], &IN_ACCOUNTING)?.count(losses)?;
+        let of_details = OF_DETAILS.map(|(name, _)| name);
+        let (own, elsewhere) = match args.details {
+            true => (
+                [NEGATIVE].into_iter().chain(OF_DETAILS).collect(),
+                IN_ACCOUNTING.to_vec(),
+            ),
+            false => (vec![NEGATIVE], [&IN_ACCOUNTING[..], &of_details].concat()),
+        };
+        Counters::new(skel.object(), &own, &elsewhere)?.count(losses)?;
         stacks.count_losses(losses);
         Ok(())
     }
@@ -284,7 +327,12 @@ pub(crate) fn totals(skel: &OffcputimeSkel<'_>) -> Result<Accounting> {
     }))
 }
 
-fn finished_row(key: &offcputime_key, value: &offcputime_value, known: &KnownStacks) -> Row {
+fn finished_row(
+    key: &offcputime_key,
+    value: &offcputime_value,
+    lengths: Lengths,
+    known: &KnownStacks,
+) -> Row {
     let user = match known.get(&key.tid) {
         Some((user, _)) if key.is_known != 0 => *user,
         _ => key.user_stack,
@@ -303,10 +351,11 @@ fn finished_row(key: &offcputime_key, value: &offcputime_value, known: &KnownSta
         runqueue_ns: value.runqueue_ns,
         count: value.count,
         is_open: key.is_open != 0,
+        lengths,
     }
 }
 
-fn open_row(open: &open_phase, (user, kernel): (u64, u64)) -> Row {
+fn open_row(open: &open_phase, (user, kernel): (u64, u64), lengths: Lengths) -> Row {
     Row {
         task: Task {
             comm: comm_text(&open.comm),
@@ -321,6 +370,7 @@ fn open_row(open: &open_phase, (user, kernel): (u64, u64)) -> Row {
         runqueue_ns: open.runqueue_ns,
         count: 1,
         is_open: true,
+        lengths,
     }
 }
 

@@ -4,6 +4,7 @@ use host::waits::{Wait, file_type, flags};
 use profile::model::Task;
 
 use super::*;
+use crate::offcputime::details::Lengths;
 
 const MS: u64 = 1_000_000;
 
@@ -26,6 +27,7 @@ fn row(tid: u32, call: libc::c_long, user: u64, ns: u64, count: u64) -> Row {
         runqueue_ns: 0,
         count,
         is_open: false,
+        lengths: Lengths::default(),
     }
 }
 

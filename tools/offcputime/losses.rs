@@ -9,6 +9,15 @@ use profile::losses::Losses;
 /// The only counter that is no time of targets.
 pub(crate) const NEGATIVE: Words = ("losses.negative", "times running backwards");
 
+/// Those of details, which offcputime itself has no use for.
+pub(crate) const OF_DETAILS: [Words; 2] = [
+    (
+        "losses.processes_full",
+        "threads that ended: table of processes full",
+    ),
+    ("losses.lengths_full", "lengths of waits: table full"),
+];
+
 /// Counters behind [`Lost`].
 pub(crate) const IN_ACCOUNTING: [&str; 5] = [
     "losses.rows_full",

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 pub(crate) use answer::{SLEEP, THROTTLED, for_what};
 pub use args::Args;
+pub use details::{Details, Lengths, ProcessTime};
 pub use engine::Offcputime;
 pub use harvest::{Accounting, Estimates, Harvest, Row};
 pub use losses::Lost;
@@ -12,6 +13,7 @@ pub(crate) use next::DATABASE_LOCK;
 
 mod answer;
 mod args;
+mod details;
 mod engine;
 mod harvest;
 mod idle;

@@ -7,6 +7,7 @@ use profile::losses::Losses;
 use profile::model::StackEnd;
 
 use super::*;
+use crate::offcputime::details::{Details, Lengths};
 use crate::offcputime::losses::Lost;
 use crate::offcputime::sampled::Sums;
 use crate::one_window::{self, assert_same, stack};
@@ -49,6 +50,7 @@ fn row(rng: &mut Rng, kernel: u64) -> Row {
         runqueue_ns: rng.u64(..) >> rng.u32(5..64),
         count: if is_open { 1 } else { rng.u64(1..1 << 40) },
         is_open,
+        lengths: Lengths::default(),
     }
 }
 
@@ -76,6 +78,7 @@ fn part(rng: &mut Rng, window: Edges) -> Harvest {
         window,
         estimates: None,
         quotas: Vec::new(),
+        details: Details::default(),
     }
 }
 

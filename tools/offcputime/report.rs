@@ -48,7 +48,8 @@ pub(crate) fn report(
     stacks: &mut StackTable,
     cost: &Cost,
 ) -> Result<Closing> {
-    let profile = profile_of(args, harvest, stacks);
+    let is_choice = !args.targets.are_all();
+    let profile = profile_of(args, is_choice, harvest, stacks);
     let meta = meta(harvest, &profile, stacks, cost);
     let mut dropped = 0;
     // Files first: whoever reads stdout may have left.
@@ -84,14 +85,20 @@ fn has_left(row: &Row, stacks: &mut StackTable) -> bool {
     has_left && !stacks.user_names(row.user).iter().any(is_condition)
 }
 
-pub(crate) fn profile_of(args: &Args, harvest: &Harvest, stacks: &mut StackTable) -> Profile {
+/// `is_choice`: threads were asked for, or chosen.
+pub(crate) fn profile_of(
+    args: &Args,
+    is_choice: bool,
+    harvest: &Harvest,
+    stacks: &mut StackTable,
+) -> Profile {
     let depths: Vec<Option<usize>> = harvest.rows.iter().map(|row| depth(row, stacks)).collect();
     let lacking = quota::lacking(&harvest.rows);
     let mut servers = HashMap::new();
     let idle = idle::mark(
         &harvest.rows,
         &depths,
-        !args.targets.are_all(),
+        is_choice,
         |row| has_left(row, stacks),
         |tgid| {
             let is_server = || procs::watches_sockets(tgid);

@@ -9,6 +9,7 @@ use profile::model::Task;
 
 use super::*;
 use crate::narrow::{COMMS, LONG_NS, MANY, assert_narrow};
+use crate::offcputime::details::Details;
 use budget::Estimate;
 
 #[test]
@@ -52,6 +53,7 @@ fn harvest_of(accounting: Accounting) -> Harvest {
         open: 0,
         estimates: None,
         quotas: Vec::new(),
+        details: Details::default(),
     }
 }
 

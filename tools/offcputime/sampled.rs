@@ -7,6 +7,7 @@ use host::waits::Wait;
 use profile::losses::Losses;
 use profile::model::Task;
 
+use crate::offcputime::details::{DetailSums, Lengths};
 use crate::offcputime::harvest::{Accounting, Estimates, Harvest, Row};
 use crate::offcputime::losses::Lost;
 use crate::offcputime::open::KnownStacks;
@@ -30,6 +31,7 @@ struct Sum {
     blocked: Weighted,
     runqueue: Weighted,
     count: Weighted,
+    lengths: Lengths,
     /// True in the latest window.
     is_open: bool,
 }
@@ -54,6 +56,7 @@ pub(crate) struct Sums {
     oncpu: Series,
     runqueue: Series,
     blocked: Series,
+    details: DetailSums,
     /// Totals in the maps at the last edge.
     before: Accounting,
 }
@@ -72,6 +75,7 @@ impl Default for Sums {
             oncpu: Series::default(),
             runqueue: Series::default(),
             blocked: Series::default(),
+            details: DetailSums::default(),
             before: Accounting::default(),
         }
     }
@@ -95,6 +99,7 @@ impl Sums {
         self.threads = self.threads.max(threads);
         self.before = totals;
         self.open = part.open;
+        self.details.add(&part.details, window);
         for sum in self.rows.values_mut() {
             sum.is_open = false;
         }
@@ -109,6 +114,7 @@ impl Sums {
             };
             sum.blocked.add(row.blocked_ns, weight);
             sum.runqueue.add(row.runqueue_ns, weight);
+            sum.lengths.merge(&row.lengths);
             if row.is_open {
                 sum.is_open = true;
             } else {
@@ -123,6 +129,10 @@ impl Sums {
         let (count, time_ns) = self.rows_full;
         let what = "waits: table of all windows full";
         losses.time("windows_full", what, whole(count), whole(time_ns));
+        if self.details.homeless > 0 {
+            let what = "threads: table of all windows' processes full";
+            losses.count("details_full", what, self.details.homeless);
+        }
         let rows = self.rows.drain().map(|(key, sum)| {
             let (task, wait, user, kernel, waker) = key;
             Row {
@@ -135,6 +145,7 @@ impl Sums {
                 runqueue_ns: whole(sum.runqueue),
                 count: whole(sum.count) + u64::from(sum.is_open),
                 is_open: sum.is_open,
+                lengths: sum.lengths,
             }
         });
         let mut rows: Vec<Row> = rows.collect();
@@ -146,6 +157,7 @@ impl Sums {
             window,
             open: self.open,
             quotas: Vec::new(),
+            details: self.details.finish(scale),
             estimates: Some(Estimates {
                 oncpu: self.oncpu.estimate(scale),
                 runqueue: self.runqueue.estimate(scale),
@@ -220,6 +232,7 @@ fn figures(accounting: &Accounting) -> [u64; FIGURES] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::offcputime::details::Details;
 
     /// Totals in the maps after so many windows, each with a fifth of the time lost.
     fn after(windows: u64) -> Accounting {
@@ -247,6 +260,7 @@ mod tests {
             open: 0,
             estimates: None,
             quotas: Vec::new(),
+            details: Details::default(),
         }
     }
 

@@ -68,6 +68,10 @@ pub struct Args {
 
     #[command(flatten)]
     pub(crate) common: Common,
+
+    /// Tasks waited behind, of each process that waited: for tools that it is a part of
+    #[arg(skip)]
+    pub(crate) by_victim: bool,
 }
 
 /// What the histograms are of.
@@ -117,6 +121,8 @@ impl Args {
                 _ => WAKEUPS | PREEMPTIONS,
             },
             slower_ns: self.slower.map_or(0, nanoseconds),
+            by_victim: self.by_victim.into(),
+            pad: 0,
         };
     }
 }

@@ -39,6 +39,8 @@ pub struct WithoutQuota {
 
 /// A task that others waited behind.
 pub struct Culprit {
+    /// The process that waited; 0: all that did.
+    pub victim: u32,
     /// Its process.
     pub tgid: u32,
     /// 0: tasks that ran too long ago to be remembered.
@@ -115,6 +117,7 @@ pub(crate) fn culprits(skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Culprit
         }
         delete(&skel.maps.culprits, &key)?;
         culprits.push(Culprit {
+            victim: key.victim,
             tgid: value.tgid,
             tid: key.tid,
             comm: culprit_name(key.tid, &value),

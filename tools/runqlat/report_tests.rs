@@ -30,6 +30,7 @@ fn interval(without_ns: u64) -> Interval {
         ..UsedUp::default()
     };
     let culprit = Culprit {
+        victim: 0,
         tgid: parent_id(),
         tid: 1,
         comm: "neighbour".into(),
@@ -195,6 +196,7 @@ fn a_process_is_waited_behind_by_all_its_threads_together() {
     interval.quotas.clear();
     let server = parent_id();
     let task = |tgid, tid, caused_ns| Culprit {
+        victim: 0,
         tgid,
         tid,
         comm: match (tgid, tid) {
@@ -236,6 +238,7 @@ fn no_line_is_too_long_whatever_the_names_are() {
         waits.histogram.add_exact(MANY, LONG_NS, LONG_NS);
         waits.histogram.add(700, MANY);
         let culprits = (0..99).map(|_| Culprit {
+            victim: 0,
             tgid: 4_194_304,
             tid: 4_194_303,
             comm: (*comm).into(),

@@ -28,7 +28,8 @@ const MOST_CULPRITS: usize = 1 << 16;
 /// The windows of an interval so far.
 pub(crate) struct Sums {
     groups: Groups<group_id>,
-    culprits: Bounded<u32, Caused>,
+    /// By victim and thread.
+    culprits: Bounded<(u32, u32), Caused>,
 }
 
 impl Default for Sums {
@@ -60,13 +61,14 @@ impl Sums {
         let homeless = self.groups.add(waits, window);
         let mut nameless = 0;
         for culprit in culprits {
-            let (tid, caused_ns, waits) = (culprit.tid, culprit.caused_ns, culprit.waits);
+            let key = (culprit.victim, culprit.tid);
+            let (caused_ns, waits) = (culprit.caused_ns, culprit.waits);
             let make = || Caused {
                 caused_ns: Weighted::default(),
                 waits: Weighted::default(),
                 culprit,
             };
-            match self.culprits.entry(tid, make) {
+            match self.culprits.entry(key, make) {
                 Some(sum) => {
                     sum.caused_ns.add(caused_ns, weight);
                     sum.waits.add(waits, weight);
@@ -107,11 +109,11 @@ impl Sums {
 
 /// Takes out what no task has caused.
 fn without_quota(culprits: &mut Vec<Culprit>) -> WithoutQuota {
-    let place = culprits.iter().position(|one| one.tid == QUOTA_TID);
-    let quota = place.map(|place| culprits.remove(place));
-    quota.map_or_else(WithoutQuota::default, |quota| WithoutQuota {
-        waits: quota.waits,
-        sum_ns: quota.caused_ns,
+    let none = WithoutQuota::default();
+    let quotas = culprits.extract_if(.., |one| one.tid == QUOTA_TID);
+    quotas.fold(none, |sum, quota| WithoutQuota {
+        waits: sum.waits + quota.waits,
+        sum_ns: sum.sum_ns + quota.caused_ns,
     })
 }
 
@@ -135,6 +137,7 @@ mod tests {
 
     fn one_wait(tid: u32) -> Culprit {
         Culprit {
+            victim: 0,
             tgid: 1,
             tid,
             comm: "x".into(),

@@ -7,6 +7,7 @@ use host::clock::Edges;
 use profile::rank::Rank;
 use session::quotas::UsedUp;
 
+use crate::why::chosen::Chosen;
 use crate::why::drafts::{Drafts, Found};
 use crate::why::line::{Culprit, LOST, Line, Program, RESIDUAL, UNSEEN};
 
@@ -26,6 +27,8 @@ pub(crate) struct Account {
     pub(crate) quotas: Vec<UsedUp>,
     /// Share of the time that was looked at, where all figures are estimates.
     pub(crate) looked: Option<f64>,
+    /// It was chosen, where nobody was asked for.
+    pub(crate) chosen: Option<Chosen>,
 }
 
 /// The reason of waits for children.
@@ -37,7 +40,10 @@ impl Account {
         let sums = &found.waits.accounting;
         let mut drafts = Drafts::default();
         for (row, sample) in found.waits.rows.iter().zip(&found.off.samples) {
-            drafts.add_wait(found.off, sample, row.is_open);
+            drafts.add_wait(found.off, sample, row);
+        }
+        for lengths in found.waits.details.queue.values() {
+            drafts.add_queue_lengths(lengths);
         }
         drafts.add_cpu_time(found.on, sums.oncpu_ns);
         let mut lines = drafts.lines(found);
@@ -60,6 +66,7 @@ impl Account {
             programs,
             quotas: found.waits.quotas.clone(),
             looked: found.looked,
+            chosen: None,
         }
     }
 

@@ -19,12 +19,14 @@ use crate::runqlat::Args as QueueArgs;
 
 const EXAMPLES: &str = "\
 Examples:
-  why -p 123                 # ten seconds of a process
+  why                        # ten seconds of the process that loses most
+  why -p 123                 # of this one
   why --comm 'nginx*' 30     # of all threads of a name
   why -- make -j4            # of a command and its children
+  why --all                  # of the whole machine
   why -v -p 123              # each line with its stack
-  why -p 123 -o why.html     # a page for the ticket: the report, and
-                             # a flame graph of all threads' time
+  why -p 123 -o why.html     # a page for the ticket: the answer, lines
+                             # that open into stacks, a flame graph
   why -j -p 123 > why.json   # all of it, for programs
 
 Shares are of the threads' time: the lines come to 100 %.";
@@ -59,6 +61,12 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(crate) targets: Targets,
+
+    /// The whole machine, not the process that loses most
+    #[arg(long, help_heading = "Targets", conflicts_with_all = [
+        "pids", "tids", "comm", "cgroup", "user_threads", "kernel_threads", "command",
+    ])]
+    pub(crate) all: bool,
 
     #[command(flatten)]
     pub(crate) stacks: Stacks,
@@ -108,6 +116,8 @@ impl Parts {
             targets.clone_from(&args.targets);
             *budget = args.budget;
         }
+        parts.waits.details = true;
+        parts.queue.by_victim = args.chooses();
         Ok(parts)
     }
 }
@@ -116,6 +126,11 @@ impl Args {
     /// Options of its engines.
     pub(crate) fn parts(&self) -> Result<&Parts> {
         self.parts.as_ref().context("its engines have no options")
+    }
+
+    /// Looks whether it is about the process that loses most.
+    pub(crate) fn chooses(&self) -> bool {
+        self.targets.are_all() && !self.all
     }
 
     /// Length of the run.

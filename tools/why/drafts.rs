@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use hist::Histogram;
 use host::clock::Edges;
 use host::task::comm_of;
 use profile::brief::place;
@@ -12,7 +13,7 @@ use profile::model::{Profile, Sample, Task};
 use profile::rank::Rank;
 use profile::reasons;
 
-use crate::offcputime::{Harvest, THROTTLED};
+use crate::offcputime::{Harvest, Lengths, Row, THROTTLED};
 use crate::runqlat::Interval;
 use crate::why::line::{Blame, Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
 
@@ -37,6 +38,7 @@ pub(crate) struct Found<'a> {
 struct Draft {
     ns: u64,
     waits: u64,
+    lengths: Histogram,
     whose: HashMap<u32, u64>,
     blames: HashMap<Culprit, u64>,
     /// Samples by function and process.
@@ -94,14 +96,23 @@ impl Drafts {
         self.names.iter().map(name).collect()
     }
 
-    /// `is_open`: it lasts still.
-    pub(super) fn add_wait(&mut self, profile: &Profile, sample: &Sample, is_open: bool) {
+    /// Times in the run queue after waits for something else, whatever these were.
+    pub(super) fn add_queue_lengths(&mut self, lengths: &Lengths) {
+        let queue = self.by_place.entry((RUN_QUEUE, None)).or_default();
+        lengths.add_to(&mut queue.lengths);
+    }
+
+    /// `row` is what the sample was made of.
+    pub(super) fn add_wait(&mut self, profile: &Profile, sample: &Sample, row: &Row) {
         self.learn(&sample.task);
         let [ns, queue_ns] = reasons::parts(profile, sample.reason, &sample.values);
         if queue_ns > 0 {
             let queue = self.by_place.entry((RUN_QUEUE, None)).or_default();
             queue.add(sample, queue_ns);
             queue.waits += sample.count;
+            if ns == 0 {
+                row.lengths.add_to(&mut queue.lengths);
+            }
         }
         if ns == 0 {
             return;
@@ -115,12 +126,13 @@ impl Drafts {
         let draft = self.by_place.entry(key).or_default();
         draft.add(sample, ns);
         draft.waits += sample.count;
+        row.lengths.add_to(&mut draft.lengths);
         // Quota comes back by the clock.
         if sample.idle || reason == THROTTLED {
             return;
         }
         let culprit = match &sample.waker {
-            None if is_open => Culprit::Nobody,
+            None if row.is_open => Culprit::Nobody,
             None => Culprit::Unseen,
             Some(waker) => waker.task.as_ref().map_or(Culprit::Interrupt, |task| {
                 let place = function(&waker.kernel, &waker.user);
@@ -164,6 +176,13 @@ impl Drafts {
         let mut lines: Vec<Line> = drafts
             .map(|((kind, place), draft)| {
                 let stack = draft.stack();
+                let mut lengths = draft.lengths;
+                // None is longer than all together.
+                lengths.add_exact(draft.waits, draft.ns, draft.ns);
+                if found.looked.is_some() {
+                    // Windows cut those that outlast them.
+                    lengths = Histogram::default();
+                }
                 let mut blames = match kind {
                     RUN_QUEUE => ranked(neighbours(found.queue), names),
                     ON_CPU => ranked(functions(draft.functions, names), names),
@@ -178,6 +197,7 @@ impl Drafts {
                     place,
                     ns: draft.ns.cast_signed(),
                     waits: draft.waits,
+                    lengths,
                     whose: whose(&draft.whose, names),
                     blamed: blames.iter().map(|blame| blame.value).sum(),
                     blames,

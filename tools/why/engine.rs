@@ -6,16 +6,18 @@ use budget::meter::Meter;
 use budget::{Sampler, Windowed};
 use host::clock::Edges;
 use profile::ends;
+use profile::model::Profile;
 use session::Setup;
 use session::closing::{self, Closing};
 use session::sampling::{Collector, Sampled};
 use session::together::{AsOne, Together};
 
-use crate::offcputime::Offcputime;
+use crate::offcputime::{Harvest, Offcputime};
 use crate::profile::Profiling;
 use crate::runqlat::Runqlat;
 use crate::why::account::Account;
 use crate::why::args::{Args, Parts};
+use crate::why::chosen::Chosen;
 use crate::why::drafts::Found;
 use crate::why::{report, wall};
 
@@ -48,6 +50,24 @@ impl Sampled for Args {
     }
 }
 
+impl Why<'_> {
+    /// Those waits that the answer is about.
+    fn choose(&mut self, waits: Harvest, window: Edges) -> (Harvest, Profile, Option<Chosen>) {
+        let is_choice = !self.args.targets.are_all();
+        let off = self.waits.profile(&waits, is_choice);
+        let chosen = self
+            .args
+            .chooses()
+            .then(|| Chosen::of(&off, &waits.details, window));
+        let Some(chosen) = chosen.flatten() else {
+            return (waits, off, None);
+        };
+        let waits = self.waits.of_process(waits, chosen.program.1);
+        let off = self.waits.profile(&waits, true);
+        (waits, off, Some(chosen))
+    }
+}
+
 impl Together for Why<'_> {
     fn parts(&self) -> Vec<&dyn Collector> {
         vec![&self.queue, &self.cpu, &self.waits]
@@ -63,10 +83,16 @@ impl Together for Why<'_> {
 
     fn report(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<()> {
         let waits = self.waits.harvest(sampler, window)?;
-        let queue = self.queue.harvest(window)?;
+        let mut queue = self.queue.harvest(window)?;
         let cpu = self.cpu.harvest(sampler, window)?;
-        let (off, on) = (self.waits.profile(&waits), self.cpu.profile(&cpu));
-        let account = Account::of(&Found {
+        let mut on = self.cpu.profile(&cpu);
+        let whole = waits.accounting;
+        let (waits, off, chosen) = self.choose(waits, window);
+        if let Some(Chosen { program, .. }) = &chosen {
+            on.samples.retain(|sample| sample.task.tgid == program.1);
+            queue.culprits.retain(|one| one.victim == program.1);
+        }
+        let mut account = Account::of(&Found {
             off: &off,
             on: &on,
             waits: &waits,
@@ -74,6 +100,7 @@ impl Together for Why<'_> {
             window,
             looked: (!sampler.is_exact()).then(|| sampler.share(window.end_ns)),
         });
+        account.chosen = chosen;
         let wall = wall::profile(&off, &on, waits.accounting.oncpu_ns);
         let programs = self.parts().into_iter().flat_map(Windowed::programs);
         let objects = programs.map(|programs| programs.object);
@@ -82,13 +109,11 @@ impl Together for Why<'_> {
         losses.absorb(&queue.losses);
         losses.absorb(&cpu.losses);
         let closing = Closing {
-            events: (
-                waits.accounting.events,
-                closing::switches_and_wakeups(&cost),
-            ),
+            events: (whole.events, closing::switches_and_wakeups(&cost)),
             ends: ends::describe(&wall),
             losses,
             check: Some(account.explained()),
+            losses_of_ns: whole.lifetime_ns,
             ..self.waits.balance(&waits, &off, &cost)
         };
         report::report(self.args, &account, &wall, &closing)?;

@@ -6,6 +6,7 @@ use session::closing::Closing;
 use session::quotas::UsedUp;
 
 use crate::why::account::Account;
+use crate::why::chosen::Chosen;
 use crate::why::line::{Blame, Culprit, Line, Program};
 
 /// Most bytes of the brief form.
@@ -21,6 +22,10 @@ pub(crate) fn whole(account: &Account, closing: &Closing) -> Map<String, Value> 
         ("lifetime_ns", account.lifetime_ns.into()),
         ("busy_ns", account.busy_ns().into()),
         ("looked", json!(account.looked.unwrap_or(1.0))),
+        (
+            "chosen",
+            json!(account.chosen.as_ref().map(Chosen::to_json)),
+        ),
         ("lines", account.lines.iter().map(line).collect()),
         ("quotas", quotas.collect()),
         ("losses", closing.losses.to_json()),
@@ -45,6 +50,7 @@ pub(crate) fn brief(account: &Account, answer: &[String]) -> Value {
             "lifetime_ns": account.lifetime_ns,
             "busy_ns": account.busy_ns(),
             "looked": account.looked.unwrap_or(1.0),
+            "chosen": account.chosen.as_ref().map(Chosen::to_json),
             "lines": lines,
             "more_lines": more,
         });
@@ -99,6 +105,7 @@ fn time(line: &Line) -> Value {
         "place": line.place.as_deref(),
         "ns": line.ns,
         "waits": line.waits,
+        "p99_ns": line.p99_ns(),
         "busy": line.is_busy(),
     })
 }

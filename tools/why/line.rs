@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use hist::Histogram;
 use profile::frame::Frame;
+use profile::text::comm;
 
 use crate::offcputime::SLEEP;
 
@@ -21,6 +23,14 @@ pub(crate) const RESIDUAL: &str = "residual";
 
 /// A program: its name and its process ID.
 pub(crate) type Program = (Arc<str>, u32);
+
+/// Words for a program.
+pub(crate) fn program((name, pid): &Program) -> String {
+    match pid {
+        0 => comm(name),
+        pid => format!("{} {pid}", comm(name)),
+    }
+}
 
 /// Somebody, or something, that time is due to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,6 +72,8 @@ pub(crate) struct Line {
     pub(crate) ns: i64,
     /// Number of waits; 0: it is no wait.
     pub(crate) waits: u64,
+    /// How long they took.
+    pub(crate) lengths: Histogram,
     /// The most first.
     pub(crate) whose: Vec<(Program, u64)>,
     /// The most first, and last what nobody can be named for.
@@ -76,6 +88,11 @@ impl Line {
     /// Tells if it is time that the program lost or spent: neither idleness, nor sleep by choice, nor what was not seen.
     pub(crate) fn is_busy(&self) -> bool {
         ![IDLE, SLEEP, UNSEEN, LOST, RESIDUAL].contains(&self.kind)
+    }
+
+    /// The length that one wait of a hundred exceeds, ns, within 3.2 %; `None`: it is no wait, or not known.
+    pub(crate) fn p99_ns(&self) -> Option<u64> {
+        p99_ns(&self.lengths)
     }
 
     /// Its time, 0 where it is negative.
@@ -120,4 +137,13 @@ impl Line {
     pub(crate) fn share(&self, blame: &Blame) -> f64 {
         blame.value as f64 / self.blamed.max(1) as f64
     }
+}
+
+/// The same of lengths.
+pub(crate) fn p99_ns(lengths: &Histogram) -> Option<u64> {
+    lengths.buckets().next()?;
+    Some(match lengths.count() {
+        1 => lengths.sum(),
+        _ => lengths.percentile(99.0),
+    })
 }

@@ -7,6 +7,7 @@ use args::Args;
 
 mod account;
 mod args;
+mod chosen;
 mod drafts;
 mod engine;
 mod json;

@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
+use hist::Histogram;
+use profile::draw::{self, Bar};
 use profile::escape::terminal;
 use profile::folded::{self, FoldedOptions, Idle};
 use profile::model::Profile;
@@ -18,8 +20,12 @@ use session::program;
 use crate::offcputime::THROTTLED;
 use crate::why::account::Account;
 use crate::why::args::Args;
-use crate::why::line::{Blame, Culprit, IDLE, LOST, Line, ON_CPU, RESIDUAL, RUN_QUEUE, UNSEEN};
-use crate::why::sentences::{function, program as name_of, sentences, who};
+use crate::why::chosen::Chosen;
+use crate::why::line::{
+    Blame, Culprit, IDLE, LOST, Line, ON_CPU, RESIDUAL, RUN_QUEUE, UNSEEN, p99_ns,
+    program as name_of,
+};
+use crate::why::sentences::{function, sentences, who};
 use crate::why::{json, next};
 
 /// Lines that people are shown.
@@ -29,6 +35,8 @@ const LEAST: u64 = 100;
 /// Culprits of a line that people are shown, and the share from which.
 const TOP_CULPRITS: usize = 3;
 const LEAST_BLAME: f64 = 0.05;
+/// Lines of a page.
+const MOST_BARS: usize = 40;
 /// Columns before remarks.
 const INDENT: usize = 18;
 
@@ -109,10 +117,12 @@ impl Report<'_> {
                 profile::json::write(wall, &extra, out)?;
             }
             Format::File(format) => {
-                let mut report = Vec::new();
-                self.write_human(Style::Plain, &mut report)?;
                 let mut meta = self.meta();
-                meta.report = String::from_utf8_lossy(&report).into_owned();
+                meta.account = page(self.account, &self.answer);
+                meta.title = match &account.programs[..] {
+                    [one] => format!("Where {} spends its time", name_of(one)),
+                    _ => "Where the time goes".to_owned(),
+                };
                 profile::write::write(wall, format, &meta, out)?;
             }
         }
@@ -137,7 +147,9 @@ impl Report<'_> {
 
 /// The sentences, and the command that looks further.
 fn answer(args: &Args, account: &Account) -> Vec<String> {
-    let mut answer = sentences(account);
+    let chosen = account.chosen.iter();
+    let mut answer: Vec<String> = chosen.flat_map(Chosen::describe).collect();
+    answer.extend(sentences(account));
     answer.push(next::next(args, account, session::next::is_there));
     answer
 }
@@ -163,16 +175,89 @@ pub(super) fn table(args: &Args, account: &Account) -> Lines {
     }
     table.add_more(account, &more);
     let all_ns = account.lifetime_ns.cast_signed();
-    let all = cells(account, all_ns, 0, "all of the threads' time");
+    let no_wait = (0, &Histogram::default());
+    let all = cells(account, all_ns, no_wait, "all of the threads' time");
     table.row(all, Vec::new());
     table
+}
+
+/// The same for a page, with what is behind each line. `answer`: sentences in lines of a terminal, and a command.
+pub(super) fn page(account: &Account, answer: &[String]) -> draw::Account {
+    let mut sentences: Vec<String> = Vec::new();
+    for line in answer {
+        match sentences.last_mut() {
+            Some(sentence) if line.starts_with(' ') => *sentence += &format!(" {}", line.trim()),
+            _ => sentences.push(line.clone()),
+        }
+    }
+    let next = sentences.pop_if(|line| line.starts_with("next: "));
+    let lines = account.lines.iter();
+    let bars = lines.filter(|line| line.time_ns() > 0 || is_remainder(line));
+    let mut bars: Vec<Bar> = bars.map(|line| bar(account, line)).collect();
+    let more = bars.len().saturating_sub(MOST_BARS);
+    if more > 0 {
+        bars.truncate(MOST_BARS);
+        bars.push(Bar {
+            label: format!("{} (-j has all)", units::counted(more as u64, "more lines")),
+            is_rest: true,
+            ..Bar::default()
+        });
+    }
+    draw::Account {
+        sentences,
+        next: next.unwrap_or_default(),
+        bars,
+    }
+}
+
+fn bar(account: &Account, line: &Line) -> Bar {
+    let words = words(line) + &whose(account, line);
+    let (kernel, user) = &line.stack;
+    let frames = kernel.iter().rev().chain(user.iter().rev());
+    let [time, share, waits, mean, p99, label] =
+        cells(account, line.ns, (line.waits, &line.lengths), &words);
+    let mut figures = Vec::new();
+    if !waits.is_empty() {
+        figures.push(units::counted(line.waits, "waits"));
+        figures.push(format!("{mean} on average"));
+    }
+    if !p99.is_empty() {
+        figures.push(format!("p99 {p99}"));
+    }
+    Bar {
+        label: label.split_whitespace().collect::<Vec<_>>().join(" "),
+        amount: format!("{time} \u{b7} {share}"),
+        figures: figures.join(", "),
+        // Idleness would leave the others no length.
+        value: if line.kind == IDLE { 0 } else { line.time_ns() },
+        is_rest: !line.is_busy(),
+        remarks: remarks(account, line),
+        stack: frames.map(|frame| frame.name.to_string()).collect(),
+    }
+}
+
+/// Words on who is to blame for a line.
+fn remarks(account: &Account, line: &Line) -> Vec<String> {
+    let blames = line.blames.iter().filter(|_| line.is_busy());
+    let shares = blames.map(|blame| (blame, line.share(blame)));
+    let large = shares.filter(|(_, share)| *share >= LEAST_BLAME);
+    let large = large.take(TOP_CULPRITS);
+    large
+        .map(|(blame, share)| remark(account, line, blame, share))
+        .collect()
 }
 
 fn is_remainder(line: &Line) -> bool {
     [UNSEEN, LOST, RESIDUAL].contains(&line.kind)
 }
 
-fn cells(account: &Account, ns: i64, waits: u64, words: &str) -> [String; 5] {
+/// `waits`: their number, and how long they took.
+fn cells(
+    account: &Account,
+    ns: i64,
+    (waits, lengths): (u64, &Histogram),
+    words: &str,
+) -> [String; 6] {
     let share = 100.0 * ns as f64 / account.lifetime_ns.max(1) as f64;
     let sign = if ns < 0 { "-" } else { "" };
     let (count, mean) = match waits {
@@ -186,6 +271,7 @@ fn cells(account: &Account, ns: i64, waits: u64, words: &str) -> [String; 5] {
         format!("{share:.1}%"),
         count,
         mean,
+        p99_ns(lengths).map_or(String::new(), units::duration),
         words.to_owned(),
     ]
 }
@@ -199,10 +285,11 @@ pub(super) struct Lines {
 impl Lines {
     fn new() -> Self {
         let table = Table::new([
-            Column::right("TIME", 9),
+            Column::right("TIME", 8),
             Column::right("SHARE", 6),
-            Column::right("WAITS", 9),
-            Column::right("AVG", 8),
+            Column::right("WAITS", 8),
+            Column::right("AVG", 7),
+            Column::right("P99", 7),
             Column::left("WHERE THE TIME WENT", 0),
         ]);
         Self {
@@ -211,9 +298,9 @@ impl Lines {
         }
     }
 
-    fn row(&mut self, cells: [String; 5], remarks: Vec<String>) {
-        let [time, share, waits, mean, words] = cells;
-        let cells = [time, share, waits, mean];
+    fn row(&mut self, cells: [String; 6], remarks: Vec<String>) {
+        let [time, share, waits, mean, p99, words] = cells;
+        let cells = [time, share, waits, mean, p99];
         self.table.fitted(cells, move |room| cut(&words, room));
         self.remarks.push(remarks);
     }
@@ -226,24 +313,21 @@ impl Lines {
         let waits = lines.iter().map(|line| line.waits).sum();
         let more = units::counted(lines.len() as u64, "more lines");
         let words = format!("{more} (-j has all)");
-        self.row(cells(account, ns, waits, &words), Vec::new());
+        let mut lengths = Histogram::default();
+        lines.iter().for_each(|line| lengths.merge(&line.lengths));
+        self.row(cells(account, ns, (waits, &lengths), &words), Vec::new());
     }
 
     fn add(&mut self, args: &Args, account: &Account, line: &Line) {
         let words = words(line) + &whose(account, line);
-        let blames = line.blames.iter().filter(|_| line.is_busy());
-        let shares = blames.map(|blame| (blame, line.share(blame)));
-        let large = shares.filter(|(_, share)| *share >= LEAST_BLAME);
-        let large = large.take(TOP_CULPRITS);
-        let mut remarks: Vec<String> = large
-            .map(|(blame, share)| remark(account, line, blame, share))
-            .collect();
+        let mut remarks = remarks(account, line);
         if args.common.verbose {
             let (kernel, user) = &line.stack;
             let frames = kernel.iter().rev().chain(user.iter().rev());
             remarks.extend(frames.map(|frame| format!("  {}", terminal(&frame.name))));
         }
-        self.row(cells(account, line.ns, line.waits, &words), remarks);
+        let waits = (line.waits, &line.lengths);
+        self.row(cells(account, line.ns, waits, &words), remarks);
     }
 
     pub(super) fn write(self, style: Style, out: &mut impl Write) -> io::Result<()> {

@@ -7,7 +7,7 @@ use profile::units;
 
 use crate::offcputime::{SLEEP, THROTTLED, for_what};
 use crate::why::account::Account;
-use crate::why::line::{Culprit, IDLE, LOST, Line, ON_CPU, Program, RUN_QUEUE, UNSEEN};
+use crate::why::line::{Culprit, IDLE, LOST, Line, ON_CPU, RUN_QUEUE, UNSEEN, program};
 
 /// Share of busy time from which a line stands out.
 pub(crate) const STANDS_OUT: f64 = 0.1;
@@ -70,14 +70,6 @@ fn whole(account: &Account) -> Vec<String> {
         ));
     }
     sentence(&parts, ",", WIDTH)
-}
-
-/// Words for a program.
-pub(crate) fn program((name, pid): &Program) -> String {
-    match pid {
-        0 => comm(name),
-        pid => format!("{} {pid}", comm(name)),
-    }
 }
 
 /// Words for a function's name.

@@ -59,6 +59,7 @@ fn account(lines: Vec<Line>) -> Account {
         programs: vec![("app".into(), 7)],
         quotas: Vec::new(),
         looked: None,
+        chosen: None,
     }
 }
 
@@ -193,7 +194,7 @@ fn reports_fit_a_terminal_and_lines_come_to_all() {
     let words = sentences::sentences(&account).join("\n");
     assert_narrow(&words);
     let table = table(&account);
-    let titles = "     TIME  SHARE     WAITS      AVG  WHERE THE TIME WENT\n";
+    let titles = "    TIME  SHARE    WAITS     AVG     P99  WHERE THE TIME WENT\n";
     assert!(table.starts_with(titles), "{table}");
     assert_narrow(&table);
     assert!(table.lines().all(|line| columns(line) <= 80), "{table}");
@@ -319,4 +320,44 @@ fn a_childs_own_time_goes_before_its_parents_wait() {
     assert!(said(&account).contains("40% (60.0 ms), was waited on pipes"));
     account.lines.retain(|line| line.kind != "pipe");
     assert!(said(&account).contains("100% (90.0 ms), was waited for a child"));
+}
+
+#[test]
+fn a_page_has_each_line_as_a_bar_with_its_culprits_and_idleness_has_no_length() {
+    let keeper = [(program("keeper", 9), 60), (Culprit::Interrupt, 40)];
+    let account = account(vec![line("futex", 300, &keeper), line(SLEEP, 200, &[])]);
+    let answer = sentences::sentences(&account);
+    let next = "next: lockstat -p 7 10".to_owned();
+    let page = report::page(&account, &[answer.clone(), vec![next.clone()]].concat());
+    assert_eq!(page.sentences.join(" "), said(&account));
+    assert!(
+        page.sentences
+            .iter()
+            .all(|sentence| !sentence.starts_with(' '))
+    );
+    assert!(
+        page.sentences.len() < answer.len(),
+        "lines are no sentences: {answer:?}"
+    );
+    assert_eq!(page.next, next);
+    let bars = page.bars.iter();
+    let bars: Vec<_> = bars
+        .map(|bar| (&*bar.label, bar.value, bar.is_rest))
+        .collect();
+    let expected = [
+        ("futex get", 300 * MS, false),
+        ("sleep", 200 * MS, true),
+        ("idle: nothing to do", 0, true),
+        ("not explained", 0, true),
+    ];
+    assert_eq!(bars, expected);
+    let first = &page.bars[0];
+    assert_eq!(first.amount, "300 ms \u{b7} 15.0%");
+    assert_eq!(first.figures, "3 waits, 100 ms on average");
+    assert_eq!(first.remarks.len(), 2, "{first:?}");
+
+    let naps = (0..50).map(|_| line(SLEEP, 3, &[]));
+    let page = report::page(&self::account(naps.collect()), &[]);
+    assert_eq!(page.bars.len(), 41);
+    assert_eq!(page.bars[40].label, "12 more lines (-j has all)");
 }

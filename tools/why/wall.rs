@@ -35,17 +35,21 @@ pub(crate) fn profile(off: &Profile, on: &Profile, oncpu_ns: u64) -> Profile {
 }
 
 fn on_cpu(on: &Profile, oncpu_ns: u64) -> impl Iterator<Item = Sample> {
+    // Time too short for samples is nobody's in particular.
+    let nobody = on.samples.is_empty();
+    let unseen = nobody.then(|| part(&Sample::default(), ON_CPU, oncpu_ns));
     let all: u64 = on.samples.iter().map(Sample::total).sum();
     let upto = move |count: u64| {
         let ns = u128::from(oncpu_ns) * u128::from(count) / u128::from(all.max(1));
         u64::try_from(ns).unwrap_or(u64::MAX)
     };
     let mut before = 0;
-    on.samples.iter().filter_map(move |sample| {
+    let seen = on.samples.iter().filter_map(move |sample| {
         let ns = upto(before + sample.total()) - upto(before);
         before += sample.total();
         part(sample, ON_CPU, ns)
-    })
+    });
+    seen.chain(unseen.flatten())
 }
 
 /// Its time of one kind, if it has any.

@@ -23,7 +23,7 @@ pub(super) fn write(recording: &Recording, view: &View, out: &mut impl Write) ->
         inverted: !view.inverted,
         ..view.clone()
     };
-    text(&view.report, out)?;
+    view.account.write(out)?;
     choice(view, out)?;
     section(&tree, view, recording.unit(), ("graph", false), out)?;
     let tree = Tree::of(recording, other.paths());

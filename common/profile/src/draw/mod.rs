@@ -1,5 +1,6 @@
 //! Flame graphs: SVG that a browser searches and zooms, and a page around it. Nothing is loaded from anywhere.
 
+mod account;
 mod html;
 mod layout;
 mod palette;
@@ -12,6 +13,7 @@ use crate::compare::scale::Scale;
 use crate::folded::Idle;
 use crate::recording::Recording;
 use crate::tree::{Paths, Tree};
+pub use account::{Account, Bar};
 pub use words::{amount, subject};
 
 /// What is drawn, and how.
@@ -19,8 +21,8 @@ pub use words::{amount, subject};
 pub struct View {
     /// What it is about; empty: made from tool and values.
     pub title: String,
-    /// Text above the pictures of a page, laid out as for a terminal; empty: none.
-    pub report: String,
+    /// Words and bars above the pictures of a page.
+    pub account: Account,
     /// Root at the top.
     pub icicle: bool,
     /// From the leaves: what is called, on what calls it.

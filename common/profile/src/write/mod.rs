@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value as Json};
 
-use crate::draw::{self, View};
+use crate::draw::{self, Account, View};
 use crate::json;
 use crate::model::Profile;
 use crate::recording::{Header, Recording};
@@ -78,8 +78,8 @@ pub struct Meta {
     pub title: String,
     /// What made it take a sample, e.g. `page-faults`; empty where that is the tool's one subject.
     pub event: String,
-    /// Report for people, laid out as for a terminal, for formats that have room for one; empty: none.
-    pub report: String,
+    /// Account for people, for formats that have room for one.
+    pub account: Account,
     /// Losses and cost, one line each.
     pub comments: Vec<String>,
     /// When the window began, ns since 1970; 0: unknown.
@@ -94,7 +94,7 @@ impl Meta {
     fn of(header: &Header) -> Self {
         Self {
             title: String::new(),
-            report: String::new(),
+            account: Account::default(),
             event: header.event.clone(),
             comments: header.comments.clone(),
             time_ns: header.time_ns,
@@ -152,7 +152,7 @@ pub fn write(
     let mut recording = Recording::of_profile(profile);
     meta.put_into(&mut recording.header);
     let view = View {
-        report: meta.report.clone(),
+        account: meta.account.clone(),
         ..View::titled(&meta.title)
     };
     write_as(&recording, format, &view, out)
