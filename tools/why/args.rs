@@ -13,6 +13,7 @@ use session::schedule::{For, parse_duration};
 use session::targets::{Settings, Targets};
 use session::{Asked, Options};
 
+use crate::biolatency::Args as DiskArgs;
 use crate::offcputime::Args as WaitArgs;
 use crate::profile::Args as CpuArgs;
 use crate::runqlat::Args as QueueArgs;
@@ -87,6 +88,9 @@ pub(crate) struct Parts {
     pub(crate) queue: QueueArgs,
     /// Functions on CPUs.
     pub(crate) cpu: CpuArgs,
+    /// Requests to disks, everyone's.
+    pub(crate) disks: DiskArgs,
+    pub(crate) everyone: Settings,
 }
 
 impl Parts {
@@ -95,6 +99,8 @@ impl Parts {
             waits: WaitArgs::try_parse_from(["offcputime", "-m", "0", "--waker"])?,
             queue: QueueArgs::try_parse_from(["runqlat"])?,
             cpu: CpuArgs::try_parse_from(["profile", "-F", SAMPLES_HZ])?,
+            disks: DiskArgs::try_parse_from(["biolatency", "-D", "-P", "--phases"])?,
+            everyone: Targets::default().resolve()?,
         };
         for stacks in [&mut parts.waits.stacks, &mut parts.cpu.stacks] {
             stacks.clone_from(&args.stacks);
@@ -159,6 +165,7 @@ impl Options for Args {
             parts.waits.programs(kernel, targets),
             parts.queue.programs(kernel, targets),
             parts.cpu.programs(kernel, targets),
+            parts.disks.programs(kernel, &parts.everyone),
         ];
         // One that a part has no use for may be another's.
         let mut used: BTreeMap<&'static str, bool> = BTreeMap::new();

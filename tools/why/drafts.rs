@@ -14,6 +14,7 @@ use profile::reasons;
 
 use crate::offcputime::{Harvest, THROTTLED};
 use crate::runqlat::Interval;
+use crate::why::disks::{self, FOR_DISKS, Requests};
 use crate::why::line::{Blame, Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
 
 /// Findings of the engines in one window.
@@ -24,6 +25,8 @@ pub(crate) struct Found<'a> {
     pub(crate) on: &'a Profile,
     /// Sums of all time, and quotas.
     pub(crate) waits: &'a Harvest,
+    /// Requests to disks, where those were looked at.
+    pub(crate) disks: Option<&'a Requests>,
     /// Neighbours.
     pub(crate) queue: &'a Interval,
     /// Begin and end.
@@ -122,6 +125,7 @@ impl Drafts {
         let culprit = match &sample.waker {
             None if is_open => Culprit::Nobody,
             None => Culprit::Unseen,
+            Some(waker) if disks::is_completion(&waker.kernel) => Culprit::Interrupt,
             Some(waker) => waker.task.as_ref().map_or(Culprit::Interrupt, |task| {
                 let place = function(&waker.kernel, &waker.user);
                 Culprit::Program((Arc::clone(&task.comm), task.tgid), place)
@@ -162,8 +166,13 @@ impl Drafts {
         let names = &self.names();
         let drafts = self.by_place.into_iter();
         let mut lines: Vec<Line> = drafts
-            .map(|((kind, place), draft)| {
+            .map(|((kind, place), mut draft)| {
                 let stack = draft.stack();
+                let requests = found.disks.filter(|_| FOR_DISKS.contains(&kind));
+                if let Some(requests) = requests {
+                    let of_line = requests.of(|tgid| draft.whose.contains_key(&tgid));
+                    disks::divide(&mut draft.blames, &of_line);
+                }
                 let mut blames = match kind {
                     RUN_QUEUE => ranked(neighbours(found.queue), names),
                     ON_CPU => ranked(functions(draft.functions, names), names),
@@ -179,6 +188,7 @@ impl Drafts {
                     ns: draft.ns.cast_signed(),
                     waits: draft.waits,
                     whose: whose(&draft.whose, names),
+                    users: requests.and_then(|requests| requests.behind(&blames)),
                     blamed: blames.iter().map(|blame| blame.value).sum(),
                     blames,
                     stack,

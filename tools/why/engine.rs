@@ -6,18 +6,24 @@ use budget::meter::Meter;
 use budget::{Sampler, Windowed};
 use host::clock::Edges;
 use profile::ends;
-use session::Setup;
 use session::closing::{self, Closing};
 use session::sampling::{Collector, Sampled};
 use session::together::{AsOne, Together};
+use session::{Options, Setup};
 
+use crate::biolatency::Biolatency;
 use crate::offcputime::Offcputime;
 use crate::profile::Profiling;
 use crate::runqlat::Runqlat;
 use crate::why::account::Account;
 use crate::why::args::{Args, Parts};
+use crate::why::beside::{Beside, Exact};
+use crate::why::disks::Disks;
 use crate::why::drafts::Found;
 use crate::why::{report, wall};
+
+/// Part of a budget that disks may cost.
+const OF_DISKS: f64 = 0.1;
 
 /// All engines.
 pub(crate) struct Why<'a> {
@@ -25,6 +31,10 @@ pub(crate) struct Why<'a> {
     waits: Offcputime<'a>,
     queue: Runqlat<'a>,
     cpu: Profiling<'a>,
+    /// `None`: this kernel refuses its programs.
+    disks: Option<Beside<'a, Disks<'a>>>,
+    /// For the closing lines.
+    notes: Vec<String>,
     meter: &'a Meter,
     /// From the report on.
     closing: Option<Closing>,
@@ -34,11 +44,19 @@ impl Sampled for Args {
     type Collector<'a> = AsOne<Why<'a>>;
 
     fn collector<'a>(&'a self, setup: &Setup<'a>) -> Result<Self::Collector<'a>> {
-        let Parts { waits, queue, cpu } = self.parts()?;
+        let parts = self.parts()?;
+        let Parts {
+            waits, queue, cpu, ..
+        } = parts;
         let waits = waits.collector(&setup.for_part(waits))?;
         let sharing = setup.for_part(cpu).sharing(waits.tables()?);
+        let mut notes = Vec::new();
+        let disks = optional(parts.disks(setup), "disks", &mut notes);
+        let disks = disks.map(|engine| self.beside(Disks::new(engine), OF_DISKS, setup));
         Ok(AsOne(Why {
             args: self,
+            disks,
+            notes,
             queue: queue.collector(&setup.for_part(queue))?,
             cpu: cpu.collector(&sharing)?,
             waits,
@@ -48,13 +66,46 @@ impl Sampled for Args {
     }
 }
 
+impl Parts {
+    fn disks<'a>(&'a self, setup: &Setup<'a>) -> Result<Biolatency<'a>> {
+        let setup = Setup {
+            targets: &self.everyone,
+            programs: self.disks.programs(setup.kernel, &self.everyone),
+            ..setup.for_part(&self.disks)
+        };
+        Biolatency::load_part(&self.disks, &setup)
+    }
+}
+
+impl Args {
+    fn beside<'a, E: Exact>(&self, engine: E, share: f64, setup: &Setup<'a>) -> Beside<'a, E> {
+        Beside::new(engine, setup.meter, (share, self.budget.max_overhead))
+    }
+}
+
+/// An engine that the account can do without, and a note where this kernel has it do so.
+fn optional<T>(loaded: Result<T>, what: &str, notes: &mut Vec<String>) -> Option<T> {
+    match loaded {
+        Ok(engine) => Some(engine),
+        Err(error) => {
+            notes.push(format!("without {what}: {error:#}"));
+            None
+        }
+    }
+}
+
 impl Together for Why<'_> {
     fn parts(&self) -> Vec<&dyn Collector> {
-        vec![&self.queue, &self.cpu, &self.waits]
+        let mut parts: Vec<&dyn Collector> = vec![&self.queue, &self.cpu, &self.waits];
+        parts.extend(self.disks.iter().map(|part| part as &dyn Collector));
+        parts
     }
 
     fn parts_mut(&mut self) -> Vec<&mut dyn Collector> {
-        vec![&mut self.queue, &mut self.cpu, &mut self.waits]
+        let mut parts: Vec<&mut dyn Collector> =
+            vec![&mut self.queue, &mut self.cpu, &mut self.waits];
+        parts.extend(self.disks.iter_mut().map(|part| part as &mut dyn Collector));
+        parts
     }
 
     fn describe(&self) -> String {
@@ -65,12 +116,14 @@ impl Together for Why<'_> {
         let waits = self.waits.harvest(sampler, window)?;
         let queue = self.queue.harvest(window)?;
         let cpu = self.cpu.harvest(sampler, window)?;
+        let disks = self.disks.as_mut().map(Beside::seen).transpose()?;
         let (off, on) = (self.waits.profile(&waits), self.cpu.profile(&cpu));
         let account = Account::of(&Found {
             off: &off,
             on: &on,
             waits: &waits,
             queue: &queue,
+            disks: disks.as_ref().map(|seen| &seen.found),
             window,
             looked: (!sampler.is_exact()).then(|| sampler.share(window.end_ns)),
         });
@@ -81,7 +134,11 @@ impl Together for Why<'_> {
         let mut losses = waits.losses.clone();
         losses.absorb(&queue.losses);
         losses.absorb(&cpu.losses);
-        let closing = Closing {
+        if let Some(seen) = &disks {
+            losses.absorb(&seen.losses);
+            self.notes.extend(seen.note(window, "disks"));
+        }
+        let mut closing = Closing {
             events: (
                 waits.accounting.events,
                 closing::switches_and_wakeups(&cost),
@@ -91,6 +148,7 @@ impl Together for Why<'_> {
             check: Some(account.explained()),
             ..self.waits.balance(&waits, &off, &cost)
         };
+        closing.notes.append(&mut self.notes);
         report::report(self.args, &account, &wall, &closing)?;
         self.closing = Some(closing);
         Ok(())

@@ -89,6 +89,9 @@ fn line(line: &Line) -> Value {
     let mut whole = time(line);
     whole["processes"] = line.whose.iter().map(process).collect();
     whole["culprits"] = culprits.collect();
+    if let Some(users) = &line.users {
+        whole["disk_users"] = users.to_json();
+    }
     whole
 }
 
@@ -117,6 +120,7 @@ fn culprit(line: &Line, blame: &Blame) -> Value {
         }
         Culprit::Interrupt => json!({ "interrupt": true }),
         Culprit::Nobody => json!({ "open": true }),
+        Culprit::Disk(disk, phase) => json!({ "disk": &**disk, "phase": phase.key() }),
         Culprit::Unseen => json!({ "unseen": true }),
         Culprit::Function(name, program) => json!({ "function": &**name, "comm": &**program }),
     };

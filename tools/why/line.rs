@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use profile::frame::Frame;
 
+use crate::biolatency::Phase;
 use crate::offcputime::SLEEP;
 
 /// Time on CPUs.
@@ -33,6 +34,8 @@ pub(crate) enum Culprit {
     Nobody,
     /// The waits are over, and their end was not seen.
     Unseen,
+    /// Requests were in a phase, to a disk.
+    Disk(Arc<str>, Phase),
     /// A function used the CPU, in all processes of a name.
     Function(Arc<str>, Arc<str>),
 }
@@ -42,6 +45,14 @@ impl Culprit {
     pub(crate) fn is_nameless(&self) -> bool {
         matches!(self, Self::Program((_, 0), _) | Self::Unseen)
     }
+}
+
+/// Processes that used a disk.
+#[derive(Clone, Debug)]
+pub(crate) struct Users {
+    pub(crate) disk: Arc<str>,
+    /// Time of their requests in its device, ns; the most first.
+    pub(crate) users: Vec<(Program, u64)>,
 }
 
 /// Its part of a line.
@@ -66,6 +77,8 @@ pub(crate) struct Line {
     pub(crate) whose: Vec<(Program, u64)>,
     /// The most first, and last what nobody can be named for.
     pub(crate) blames: Vec<Blame>,
+    /// Processes that used the disk which it waits for.
+    pub(crate) users: Option<Users>,
     /// Sum of all blames that there are, in their unit.
     pub(crate) blamed: u64,
     /// The stack with most of it, of the kernel and of the program.

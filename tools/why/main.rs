@@ -7,6 +7,9 @@ use args::Args;
 
 mod account;
 mod args;
+mod beside;
+mod disk_users;
+mod disks;
 mod drafts;
 mod engine;
 mod json;
@@ -17,6 +20,7 @@ mod sentences;
 #[cfg(test)]
 mod tests;
 mod wall;
+mod words;
 
 /// The question that it answers.
 pub const QUESTION: &str = "What costs a program its time, and who causes it?";

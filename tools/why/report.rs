@@ -238,6 +238,7 @@ impl Lines {
         let mut remarks: Vec<String> = large
             .map(|(blame, share)| remark(account, line, blame, share))
             .collect();
+        remarks.extend(line.users.iter().filter_map(|users| users.remark(line)));
         if args.common.verbose {
             let (kernel, user) = &line.stack;
             let frames = kernel.iter().rev().chain(user.iter().rev());
@@ -299,6 +300,7 @@ fn remark(account: &Account, line: &Line, blame: &Blame, share: f64) -> String {
         (Culprit::Program(_, Some(place)), _) => {
             format!("  {share} ended by {who} in {}", function(place))
         }
+        (Culprit::Disk(..), _) => format!("  {share} {who}"),
         _ => format!("  {share} ended by {who}"),
     }
 }

@@ -7,7 +7,9 @@ use profile::units;
 
 use crate::offcputime::{SLEEP, THROTTLED, for_what};
 use crate::why::account::Account;
-use crate::why::line::{Culprit, IDLE, LOST, Line, ON_CPU, Program, RUN_QUEUE, UNSEEN};
+use crate::why::line::{Culprit, IDLE, LOST, Line, ON_CPU, RUN_QUEUE, UNSEEN};
+use crate::why::words;
+pub(crate) use crate::why::words::{function, program};
 
 /// Share of busy time from which a line stands out.
 pub(crate) const STANDS_OUT: f64 = 0.1;
@@ -15,8 +17,6 @@ pub(crate) const STANDS_OUT: f64 = 0.1;
 pub(crate) const IS_CULPRIT: f64 = 0.2;
 /// Share of the threads' time, and of the window, below which they had nothing to do.
 const NOTHING: f64 = 0.01;
-/// Columns of a function's name.
-const NAME: usize = 40;
 
 /// Sentences on whose time it is, what costs most of it, and who causes that.
 pub(crate) fn sentences(account: &Account) -> Vec<String> {
@@ -70,19 +70,6 @@ fn whole(account: &Account) -> Vec<String> {
         ));
     }
     sentence(&parts, ",", WIDTH)
-}
-
-/// Words for a program.
-pub(crate) fn program((name, pid): &Program) -> String {
-    match pid {
-        0 => comm(name),
-        pid => format!("{} {pid}", comm(name)),
-    }
-}
-
-/// Words for a function's name.
-pub(crate) fn function(name: &str) -> String {
-    cut(&terminal(name), NAME)
 }
 
 fn rest(account: &Account) -> Vec<String> {
@@ -195,6 +182,14 @@ fn waker(account: &Account, line: &Line) -> Vec<String> {
     if *culprit == Culprit::Nobody {
         return vec![format!("{percent} nobody has ended yet")];
     }
+    if let Culprit::Disk(..) = culprit {
+        let words = format!("{percent} went by {}", who(culprit, account));
+        let users = line.users.iter();
+        return [words]
+            .into_iter()
+            .chain(users.flat_map(|users| users.sentence(line)))
+            .collect();
+    }
     let words = format!("{} ended {percent}", who(culprit, account));
     let place = match culprit {
         Culprit::Program(_, Some(place)) => Some(format!("in {}", function(place))),
@@ -211,6 +206,7 @@ pub(crate) fn who(culprit: &Culprit, account: &Account) -> String {
         Culprit::Interrupt => "an interrupt".to_owned(),
         Culprit::Nobody => "nobody yet".to_owned(),
         Culprit::Unseen => "somebody who was not seen".to_owned(),
+        Culprit::Disk(disk, phase) => words::place(disk, *phase),
         // One program need not be named again and again.
         Culprit::Function(name, program) => match account.programs.len() {
             0 | 1 => function(name),

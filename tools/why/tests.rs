@@ -10,6 +10,7 @@ use super::account::Account;
 use super::args::Args;
 use super::line::{Blame, Culprit, IDLE, LOST, Line, ON_CPU, RESIDUAL, RUN_QUEUE};
 use super::{json, next, report, sentences};
+use crate::biolatency::Phase;
 use crate::narrow::{MANY, PATHS, assert_narrow};
 use crate::offcputime::{SLEEP, THROTTLED};
 
@@ -154,12 +155,16 @@ fn where_nothing_stands_out_or_nobody_is_to_blame_it_is_said() {
 fn the_next_command_looks_at_the_line_or_at_its_culprit() {
     let other = [(program("cc1", 9), 60)];
     let own = [(program("app", 7), 60)];
+    let [device, queue] =
+        [Phase::Device, Phase::Queued].map(|phase| [(Culprit::Disk("vda".into(), phase), 60)]);
     for (kind, blames, expected) in [
         (ON_CPU, &other[..], "profile -p 7 30 -o cpu.html"),
         (RUN_QUEUE, &other, "profile -p 9 10"),
         (RUN_QUEUE, &own, "runqlat -p 7 5 1"),
         ("futex", &other, "lockstat -p 7 10"),
         ("block-io", &other, "biolatency -P 5 1"),
+        ("block-io", &device, "biolatency -d vda -P 5 1"),
+        ("block-io", &queue, "biolatency -d vda --phases 5 1"),
         ("page-fault", &other, "profile -e major-faults -p 7 10"),
         ("pipe", &other, "why -p 9 10"),
         ("pipe", &own, "offcputime -p 7 10"),
