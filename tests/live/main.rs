@@ -97,6 +97,7 @@ mod unwind_life;
 mod unwind_modes;
 mod unwind_real;
 mod why;
+mod why_locks;
 mod word;
 mod workload;
 

@@ -201,7 +201,7 @@ fn the_first_line_is_the_largest_cause_and_the_second_its_culprit() {
         text.find(words)
             .unwrap_or_else(|| panic!("no {words}: {text}"))
     };
-    let first = at("was waited for locks or condition variables in ");
+    let first = at("was waited for Rust lock ");
     let second = at("sleep_with_the_lock");
     assert!(
         at("take_the_lock") > first && second > at("take_the_lock"),
@@ -209,7 +209,7 @@ fn the_first_line_is_the_largest_cause_and_the_second_its_culprit() {
     );
     let next = at("next: ");
     assert!(next > second && next < at("WHERE THE TIME WENT"), "{text}");
-    assert!(text[next..].contains("lockstat -p "), "{text}");
+    assert!(text[next..].contains("lockstat -s 3 -p "), "{text}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use session::targets::{Settings, Targets};
 use session::{Asked, Options};
 
 use crate::biolatency::Args as DiskArgs;
+use crate::lockstat::Args as LockArgs;
 use crate::offcputime::Args as WaitArgs;
 use crate::profile::Args as CpuArgs;
 use crate::runqlat::Args as QueueArgs;
@@ -91,6 +92,8 @@ pub(crate) struct Parts {
     /// Requests to disks, everyone's.
     pub(crate) disks: DiskArgs,
     pub(crate) everyone: Settings,
+    /// Locks.
+    pub(crate) locks: LockArgs,
 }
 
 impl Parts {
@@ -100,15 +103,18 @@ impl Parts {
             queue: QueueArgs::try_parse_from(["runqlat"])?,
             cpu: CpuArgs::try_parse_from(["profile", "-F", SAMPLES_HZ])?,
             disks: DiskArgs::try_parse_from(["biolatency", "-D", "-P", "--phases"])?,
+            locks: LockArgs::try_parse_from(["lockstat"])?,
             everyone: Targets::default().resolve()?,
         };
         for stacks in [&mut parts.waits.stacks, &mut parts.cpu.stacks] {
             stacks.clone_from(&args.stacks);
             stacks.output.clear();
         }
+        (parts.locks.unwind, parts.locks.no_inline) = (args.stacks.unwind, args.stacks.no_inline);
         for (targets, budget) in [
             (&mut parts.waits.targets, &mut parts.waits.budget),
             (&mut parts.queue.targets, &mut parts.queue.budget),
+            (&mut parts.locks.targets, &mut parts.locks.budget),
             (&mut parts.cpu.targets, &mut parts.cpu.budget),
         ] {
             targets.clone_from(&args.targets);
@@ -166,6 +172,7 @@ impl Options for Args {
             parts.queue.programs(kernel, targets),
             parts.cpu.programs(kernel, targets),
             parts.disks.programs(kernel, &parts.everyone),
+            parts.locks.programs(kernel, targets),
         ];
         // One that a part has no use for may be another's.
         let mut used: BTreeMap<&'static str, bool> = BTreeMap::new();

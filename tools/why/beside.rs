@@ -65,6 +65,15 @@ pub(crate) struct Seen<T> {
 }
 
 impl<T> Seen<T> {
+    /// What its times are to be multiplied by to be of all the window.
+    pub(crate) fn scale(&self, window: Edges) -> f64 {
+        let seen_ns = |until_ns: u64| until_ns.saturating_sub(window.start_ns).max(1);
+        let seen = self
+            .until_ns
+            .map(|until_ns| window.ns() as f64 / seen_ns(until_ns) as f64);
+        seen.unwrap_or(1.0)
+    }
+
     /// Says that it did not see all of a window.
     pub(crate) fn note(&self, window: Edges, what: &str) -> Option<String> {
         let seen_ns = self.until_ns?.saturating_sub(window.start_ns);
@@ -101,11 +110,6 @@ impl<'a, E: Exact> Beside<'a, E> {
             began: None,
             halted_ns: None,
         }
-    }
-
-    /// Its programs and maps.
-    pub(crate) fn object(&self) -> &Object {
-        self.engine.object()
     }
 
     /// Ends its time, if that has not ended yet.
@@ -172,12 +176,14 @@ impl<E: Exact> Collector for Beside<'_, E> {
         Vec::new()
     }
 
-    fn look_around(&mut self, _can_afford_more: bool) -> Result<State> {
+    fn look_around(&mut self, can_afford_more: bool) -> Result<State> {
         if self.halted_ns.is_some() {
             return Ok(State::default());
         }
         let now_ns = monotonic_ns();
-        self.engine.look(self.began.is_none())?;
+        if can_afford_more || self.began.is_none() {
+            self.engine.look(self.began.is_none())?;
+        }
         let began = self.began.unwrap_or_else(|| (now_ns, self.spent_ns()));
         self.began = Some(began);
         if self.is_used_up(began, now_ns) {

@@ -11,7 +11,7 @@ use profile::frame::Frame;
 use profile::losses::Losses;
 use profile::rank::Rank;
 
-use crate::biolatency::{Biolatency, PHASES, Phase, Share};
+use crate::biolatency::{Biolatency, PHASES, Share};
 use crate::why::beside::Exact;
 use crate::why::line::{Blame, Culprit, Program, Users};
 
@@ -133,6 +133,7 @@ pub(crate) fn divide(blames: &mut HashMap<Culprit, u64>, requests: &[(Culprit, u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::biolatency::Phase;
 
     fn share(disk: &str, process: (&str, u32), ns: [u64; 3]) -> Share {
         Share {

@@ -12,10 +12,12 @@ use profile::model::{Profile, Sample, Task};
 use profile::rank::Rank;
 use profile::reasons;
 
+use crate::lockstat::Contended;
 use crate::offcputime::{Harvest, THROTTLED};
 use crate::runqlat::Interval;
 use crate::why::disks::{self, FOR_DISKS, Requests};
 use crate::why::line::{Blame, Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
+use crate::why::locks::{Place, Split};
 
 /// Findings of the engines in one window.
 pub(crate) struct Found<'a> {
@@ -27,6 +29,8 @@ pub(crate) struct Found<'a> {
     pub(crate) waits: &'a Harvest,
     /// Requests to disks, where those were looked at.
     pub(crate) disks: Option<&'a Requests>,
+    /// Locks, where those were looked at, and by how much their time is to be multiplied: it is of a part of the window.
+    pub(crate) locks: Option<(&'a [Contended], f64)>,
     /// Neighbours.
     pub(crate) queue: &'a Interval,
     /// Begin and end.
@@ -72,12 +76,21 @@ impl Draft {
 /// All lines of an account.
 #[derive(Default)]
 pub(super) struct Drafts {
-    by_place: HashMap<(&'static str, Option<Arc<str>>), Draft>,
+    by_place: HashMap<(Place, Option<usize>), Draft>,
+    split: Split,
     /// Names of processes, of their first threads where those were seen.
     names: HashMap<u32, (bool, Arc<str>)>,
 }
 
 impl Drafts {
+    /// None yet; waits for locks will be told apart.
+    pub(super) fn new(split: Split) -> Self {
+        Self {
+            split,
+            ..Self::default()
+        }
+    }
+
     fn learn(&mut self, task: &Task) {
         let is_first = task.tid == task.tgid;
         let known = self.names.entry(task.tgid);
@@ -102,7 +115,7 @@ impl Drafts {
         self.learn(&sample.task);
         let [ns, queue_ns] = reasons::parts(profile, sample.reason, &sample.values);
         if queue_ns > 0 {
-            let queue = self.by_place.entry((RUN_QUEUE, None)).or_default();
+            let queue = self.by_place.entry(((RUN_QUEUE, None), None)).or_default();
             queue.add(sample, queue_ns);
             queue.waits += sample.count;
         }
@@ -115,28 +128,38 @@ impl Drafts {
             (_, THROTTLED) => (THROTTLED, None),
             _ => (reason, function(&sample.kernel, &sample.user)),
         };
-        let draft = self.by_place.entry(key).or_default();
-        draft.add(sample, ns);
-        draft.waits += sample.count;
+        let culprit = culprit(sample, is_open);
         // Quota comes back by the clock.
-        if sample.idle || reason == THROTTLED {
-            return;
+        let is_blamed = !sample.idle && reason != THROTTLED;
+        for (lock, part_ns, count) in self.parts(sample, &key, ns) {
+            let draft = self.by_place.entry((key.clone(), lock)).or_default();
+            draft.add(sample, part_ns);
+            draft.waits += count;
+            if is_blamed {
+                *draft.blames.entry(culprit.clone()).or_default() += part_ns;
+            }
         }
-        let culprit = match &sample.waker {
-            None if is_open => Culprit::Nobody,
-            None => Culprit::Unseen,
-            Some(waker) if disks::is_completion(&waker.kernel) => Culprit::Interrupt,
-            Some(waker) => waker.task.as_ref().map_or(Culprit::Interrupt, |task| {
-                let place = function(&waker.kernel, &waker.user);
-                Culprit::Program((Arc::clone(&task.comm), task.tgid), place)
-            }),
+    }
+
+    /// A sample's time by the lock that it was for, and its waits, which are the largest part's.
+    fn parts(&self, sample: &Sample, at: &Place, ns: u64) -> Vec<(Option<usize>, u64, u64)> {
+        let locks = match sample.idle {
+            true => Vec::new(),
+            false => self.split.parts(sample, at, ns),
         };
-        *draft.blames.entry(culprit).or_default() += ns;
+        let of_locks: u64 = locks.iter().map(|(_, ns)| ns).sum();
+        let rest = (None, ns - of_locks, 0);
+        let locks = locks.into_iter().map(|(lock, ns)| (Some(lock), ns, 0));
+        let mut parts: Vec<_> = locks.chain([rest]).filter(|(_, ns, _)| *ns > 0).collect();
+        if let Some((_, _, count)) = parts.iter_mut().max_by_key(|(_, ns, _)| *ns) {
+            *count = sample.count;
+        }
+        parts
     }
 
     pub(super) fn add_cpu_time(&mut self, profile: &Profile, oncpu_ns: u64) {
         let all: u64 = profile.samples.iter().map(Sample::total).sum();
-        let draft = self.by_place.entry((ON_CPU, None)).or_default();
+        let draft = self.by_place.entry(((ON_CPU, None), None)).or_default();
         for sample in &profile.samples {
             let value = sample.total();
             draft.add(sample, value);
@@ -164,9 +187,12 @@ impl Drafts {
             });
         }
         let names = &self.names();
+        let split = &self.split;
         let drafts = self.by_place.into_iter();
         let mut lines: Vec<Line> = drafts
-            .map(|((kind, place), mut draft)| {
+            .map(|((at, number), mut draft)| {
+                let lock = number.and_then(|number| split.lock(number, &at));
+                let (kind, place) = at;
                 let stack = draft.stack();
                 let requests = found.disks.filter(|_| FOR_DISKS.contains(&kind));
                 if let Some(requests) = requests {
@@ -188,6 +214,7 @@ impl Drafts {
                     ns: draft.ns.cast_signed(),
                     waits: draft.waits,
                     whose: whose(&draft.whose, names),
+                    lock,
                     users: requests.and_then(|requests| requests.behind(&blames)),
                     blamed: blames.iter().map(|blame| blame.value).sum(),
                     blames,
@@ -197,9 +224,23 @@ impl Drafts {
             .collect();
         lines.rank_by_key(|line| {
             let order = (line.kind == IDLE, Reverse(line.ns));
-            (order, line.kind, line.place.clone())
+            let lock = line.lock.as_ref().map(|lock| lock.name.clone());
+            (order, line.kind, line.place.clone(), lock)
         });
         lines
+    }
+}
+
+/// Whoever ended a wait.
+fn culprit(sample: &Sample, is_open: bool) -> Culprit {
+    match &sample.waker {
+        None if is_open => Culprit::Nobody,
+        None => Culprit::Unseen,
+        Some(waker) if disks::is_completion(&waker.kernel) => Culprit::Interrupt,
+        Some(waker) => waker.task.as_ref().map_or(Culprit::Interrupt, |task| {
+            let place = function(&waker.kernel, &waker.user);
+            Culprit::Program((Arc::clone(&task.comm), task.tgid), place)
+        }),
     }
 }
 

@@ -9,9 +9,10 @@ use profile::ends;
 use session::closing::{self, Closing};
 use session::sampling::{Collector, Sampled};
 use session::together::{AsOne, Together};
-use session::{Options, Setup};
+use session::{Options, Setup, Tool};
 
 use crate::biolatency::Biolatency;
+use crate::lockstat::Lockstat;
 use crate::offcputime::Offcputime;
 use crate::profile::Profiling;
 use crate::runqlat::Runqlat;
@@ -20,10 +21,14 @@ use crate::why::args::{Args, Parts};
 use crate::why::beside::{Beside, Exact};
 use crate::why::disks::Disks;
 use crate::why::drafts::Found;
+use crate::why::locks::Locks;
 use crate::why::{report, wall};
 
 /// Part of a budget that disks may cost.
 const OF_DISKS: f64 = 0.1;
+
+/// The same of locks.
+const OF_LOCKS: f64 = 0.4;
 
 /// All engines.
 pub(crate) struct Why<'a> {
@@ -33,6 +38,7 @@ pub(crate) struct Why<'a> {
     cpu: Profiling<'a>,
     /// `None`: this kernel refuses its programs.
     disks: Option<Beside<'a, Disks<'a>>>,
+    locks: Option<Beside<'a, Locks<'a>>>,
     /// For the closing lines.
     notes: Vec<String>,
     meter: &'a Meter,
@@ -53,9 +59,12 @@ impl Sampled for Args {
         let mut notes = Vec::new();
         let disks = optional(parts.disks(setup), "disks", &mut notes);
         let disks = disks.map(|engine| self.beside(Disks::new(engine), OF_DISKS, setup));
+        let locks = optional(parts.locks(setup, &waits), "locks", &mut notes);
+        let locks = locks.map(|engine| self.beside(Locks(engine), OF_LOCKS, setup));
         Ok(AsOne(Why {
             args: self,
             disks,
+            locks,
             notes,
             queue: queue.collector(&setup.for_part(queue))?,
             cpu: cpu.collector(&sharing)?,
@@ -67,6 +76,11 @@ impl Sampled for Args {
 }
 
 impl Parts {
+    fn locks<'a>(&'a self, setup: &Setup<'a>, waits: &Offcputime<'_>) -> Result<Lockstat<'a>> {
+        let shared = setup.for_part(&self.locks).sharing(waits.tables()?);
+        self.locks.load(&shared)
+    }
+
     fn disks<'a>(&'a self, setup: &Setup<'a>) -> Result<Biolatency<'a>> {
         let setup = Setup {
             targets: &self.everyone,
@@ -98,6 +112,7 @@ impl Together for Why<'_> {
     fn parts(&self) -> Vec<&dyn Collector> {
         let mut parts: Vec<&dyn Collector> = vec![&self.queue, &self.cpu, &self.waits];
         parts.extend(self.disks.iter().map(|part| part as &dyn Collector));
+        parts.extend(self.locks.iter().map(|part| part as &dyn Collector));
         parts
     }
 
@@ -105,6 +120,7 @@ impl Together for Why<'_> {
         let mut parts: Vec<&mut dyn Collector> =
             vec![&mut self.queue, &mut self.cpu, &mut self.waits];
         parts.extend(self.disks.iter_mut().map(|part| part as &mut dyn Collector));
+        parts.extend(self.locks.iter_mut().map(|part| part as &mut dyn Collector));
         parts
     }
 
@@ -117,6 +133,7 @@ impl Together for Why<'_> {
         let queue = self.queue.harvest(window)?;
         let cpu = self.cpu.harvest(sampler, window)?;
         let disks = self.disks.as_mut().map(Beside::seen).transpose()?;
+        let locks = self.locks.as_mut().map(Beside::seen).transpose()?;
         let (off, on) = (self.waits.profile(&waits), self.cpu.profile(&cpu));
         let account = Account::of(&Found {
             off: &off,
@@ -124,6 +141,9 @@ impl Together for Why<'_> {
             waits: &waits,
             queue: &queue,
             disks: disks.as_ref().map(|seen| &seen.found),
+            locks: locks
+                .as_ref()
+                .map(|seen| (&seen.found.locks[..], seen.scale(window))),
             window,
             looked: (!sampler.is_exact()).then(|| sampler.share(window.end_ns)),
         });
@@ -134,6 +154,10 @@ impl Together for Why<'_> {
         let mut losses = waits.losses.clone();
         losses.absorb(&queue.losses);
         losses.absorb(&cpu.losses);
+        if let Some(seen) = &locks {
+            losses.absorb(&seen.losses);
+            self.notes.extend(seen.note(window, "locks"));
+        }
         if let Some(seen) = &disks {
             losses.absorb(&seen.losses);
             self.notes.extend(seen.note(window, "disks"));

@@ -7,6 +7,7 @@ use session::quotas::UsedUp;
 
 use crate::why::account::Account;
 use crate::why::line::{Blame, Culprit, Line, Program};
+use crate::why::lock::Lock;
 
 /// Most bytes of the brief form.
 const BRIEF: usize = 4096;
@@ -89,6 +90,7 @@ fn line(line: &Line) -> Value {
     let mut whole = time(line);
     whole["processes"] = line.whose.iter().map(process).collect();
     whole["culprits"] = culprits.collect();
+    whole["lock"] = json!(line.lock.as_ref().map(Lock::to_json));
     if let Some(users) = &line.users {
         whole["disk_users"] = users.to_json();
     }

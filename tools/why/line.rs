@@ -6,6 +6,7 @@ use profile::frame::Frame;
 
 use crate::biolatency::Phase;
 use crate::offcputime::SLEEP;
+use crate::why::lock::Lock;
 
 /// Time on CPUs.
 pub(crate) const ON_CPU: &str = "on-cpu";
@@ -77,6 +78,8 @@ pub(crate) struct Line {
     pub(crate) whose: Vec<(Program, u64)>,
     /// The most first, and last what nobody can be named for.
     pub(crate) blames: Vec<Blame>,
+    /// The lock that it is for, where that is known.
+    pub(crate) lock: Option<Lock>,
     /// Processes that used the disk which it waits for.
     pub(crate) users: Option<Users>,
     /// Sum of all blames that there are, in their unit.

@@ -14,6 +14,8 @@ mod drafts;
 mod engine;
 mod json;
 mod line;
+mod lock;
+mod locks;
 mod next;
 mod report;
 mod sentences;

@@ -40,6 +40,9 @@ fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) 
             None => Step::Disks,
         },
         _ if is_database_lock(line) => return of_name(Step::Locks, line),
+        _ if line.lock.is_some() => {
+            return line.lock.as_ref().map(|lock| lock.next(&target));
+        }
         "futex" | "lock" | "file-lock" | "semaphore" | "eventfd" => Step::Locks,
         "page-fault" => Step::MajorFaults,
         _ => match neighbour(args, line, is_there) {

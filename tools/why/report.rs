@@ -235,9 +235,17 @@ impl Lines {
         let shares = blames.map(|blame| (blame, line.share(blame)));
         let large = shares.filter(|(_, share)| *share >= LEAST_BLAME);
         let large = large.take(TOP_CULPRITS);
-        let mut remarks: Vec<String> = large
-            .map(|(blame, share)| remark(account, line, blame, share))
-            .collect();
+        let lock = line
+            .lock
+            .iter()
+            .map(|lock| format!("  for {}", lock.short()));
+        let blamed = large.map(|(blame, share)| remark(account, line, blame, share));
+        let mut remarks: Vec<String> = lock.chain(blamed).collect();
+        remarks.extend(
+            line.lock
+                .iter()
+                .flat_map(|lock| lock.remarks(line.time_ns())),
+        );
         remarks.extend(line.users.iter().filter_map(|users| users.remark(line)));
         if args.common.verbose {
             let (kernel, user) = &line.stack;

@@ -1,13 +1,13 @@
 //! The answer in sentences: what costs most, and who causes it. Each is read off one line of the account.
 
-use profile::escape::terminal;
 use profile::statistics;
-use profile::text::{WIDTH, comm, cut, round_percent, sentence};
+use profile::text::{WIDTH, comm, round_percent, sentence};
 use profile::units;
 
 use crate::offcputime::{SLEEP, THROTTLED, for_what};
 use crate::why::account::Account;
 use crate::why::line::{Culprit, IDLE, LOST, Line, ON_CPU, RUN_QUEUE, UNSEEN};
+use crate::why::lock::Lock;
 use crate::why::words;
 pub(crate) use crate::why::words::{function, program};
 
@@ -102,7 +102,10 @@ fn costliest(account: &Account, line: &Line) -> Vec<String> {
     parts.push(match line.kind {
         ON_CPU => "went by on CPUs".to_owned(),
         RUN_QUEUE => "was waited for a CPU".to_owned(),
-        kind => format!("was waited {}", for_what(kind)),
+        kind => match &line.lock {
+            Some(lock) => format!("was waited for {}", lock.in_sentence()),
+            None => format!("was waited {}", for_what(kind)),
+        },
     });
     parts.extend(
         line.place
@@ -196,7 +199,13 @@ fn waker(account: &Account, line: &Line) -> Vec<String> {
         _ => None,
     };
     let many = (share < IS_CULPRIT).then(|| "many ended these waits:".to_owned());
-    many.into_iter().chain([words]).chain(place).collect()
+    let lock = line.lock.as_ref();
+    let doing = lock.and_then(Lock::doing);
+    many.into_iter()
+        .chain([words])
+        .chain(place)
+        .chain(doing)
+        .collect()
 }
 
 /// Words for a culprit.
