@@ -98,6 +98,11 @@ fn four_causes_at_once_have_their_time_and_their_culprits() {
         assert_within(format!("{place}, ns"), number(line, "ns"), bounds, &report);
         assert_eq!(line["busy"], true);
     }
+    let chain = &line(&report, "pipe", "await_an_answer")["chain"];
+    let links = list(chain, "links");
+    assert_eq!((links.len(), text(chain, "end")), (1, "root"), "{chain:#}");
+    assert_eq!(text(&links[0], "kind"), "sleep", "{chain:#}");
+
     // Its partners sleep, too: one with the lock, one before it answers.
     let naps_ns = told("nap_ns") + told("lock_ns") + told("answer_ns");
     let bounds = naps_ns.saturating_sub(beside)..=naps_ns + beside;

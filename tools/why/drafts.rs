@@ -15,6 +15,7 @@ use profile::reasons;
 use crate::lockstat::Contended;
 use crate::offcputime::{Harvest, THROTTLED};
 use crate::runqlat::Interval;
+use crate::why::chains::{self, Chain, Threads};
 use crate::why::disks::{self, FOR_DISKS, Requests};
 use crate::why::line::{Blame, Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
 use crate::why::locks::{Place, Split};
@@ -78,6 +79,7 @@ impl Draft {
 pub(super) struct Drafts {
     by_place: HashMap<(Place, Option<usize>), Draft>,
     split: Split,
+    threads: Threads,
     /// Names of processes, of their first threads where those were seen.
     names: HashMap<u32, (bool, Arc<str>)>,
 }
@@ -114,7 +116,10 @@ impl Drafts {
     pub(super) fn add_wait(&mut self, profile: &Profile, sample: &Sample, is_open: bool) {
         self.learn(&sample.task);
         let [ns, queue_ns] = reasons::parts(profile, sample.reason, &sample.values);
+        self.threads.learn(sample.task.tid, &sample.task.comm);
         if queue_ns > 0 {
+            let spot = ((RUN_QUEUE, None), None);
+            self.threads.add(sample.task.tid, &spot, queue_ns, None);
             let queue = self.by_place.entry(((RUN_QUEUE, None), None)).or_default();
             queue.add(sample, queue_ns);
             queue.waits += sample.count;
@@ -132,7 +137,12 @@ impl Drafts {
         // Quota comes back by the clock.
         let is_blamed = !sample.idle && reason != THROTTLED;
         for (lock, part_ns, count) in self.parts(sample, &key, ns) {
-            let draft = self.by_place.entry((key.clone(), lock)).or_default();
+            let spot = (key.clone(), lock);
+            if !sample.idle {
+                self.threads
+                    .add(sample.task.tid, &spot, part_ns, ender(sample));
+            }
+            let draft = self.by_place.entry(spot).or_default();
             draft.add(sample, part_ns);
             draft.waits += count;
             if is_blamed {
@@ -165,6 +175,10 @@ impl Drafts {
             draft.add(sample, value);
             let function = function(&sample.kernel, &sample.user);
             let function = function.unwrap_or("[no stack]".into());
+            let spot = ((ON_CPU, Some(Arc::clone(&function))), None);
+            let ns = u128::from(oncpu_ns) * u128::from(value) / u128::from(all.max(1));
+            let ns = u64::try_from(ns).unwrap_or(u64::MAX);
+            self.threads.add(sample.task.tid, &spot, ns, None);
             let program = sample.task.tgid;
             *draft.functions.entry((function, program)).or_default() += value;
         }
@@ -187,10 +201,11 @@ impl Drafts {
             });
         }
         let names = &self.names();
-        let split = &self.split;
+        let (split, threads) = (&self.split, &self.threads);
         let drafts = self.by_place.into_iter();
         let mut lines: Vec<Line> = drafts
             .map(|((at, number), mut draft)| {
+                let chain = chain(threads, split, &(at.clone(), number));
                 let lock = number.and_then(|number| split.lock(number, &at));
                 let (kind, place) = at;
                 let stack = draft.stack();
@@ -215,6 +230,7 @@ impl Drafts {
                     waits: draft.waits,
                     whose: whose(&draft.whose, names),
                     lock,
+                    chain,
                     users: requests.and_then(|requests| requests.behind(&blames)),
                     blamed: blames.iter().map(|blame| blame.value).sum(),
                     blames,
@@ -229,6 +245,23 @@ impl Drafts {
         });
         lines
     }
+}
+
+/// The thread that ended a wait, which is no interrupt.
+fn ender(sample: &Sample) -> Option<(u32, &Arc<str>)> {
+    let waker = sample.waker.as_ref();
+    let waker = waker.filter(|waker| !disks::is_completion(&waker.kernel))?;
+    waker.task.as_ref().map(|task| (task.tid, &task.comm))
+}
+
+/// The chain behind waits of a kind that others end.
+fn chain(threads: &Threads, split: &Split, spot: &(Place, Option<usize>)) -> Option<Chain> {
+    let (kind, _) = spot.0;
+    let is_others = !chains::is_root(kind) && ![IDLE, THROTTLED].contains(&kind);
+    let holders = |number| split.holders(number);
+    let name = |number| split.name(number);
+    let chain = is_others.then(|| threads.chain(spot, holders, name))?;
+    chain.filter(Chain::is_long)
 }
 
 /// Whoever ended a wait.

@@ -6,6 +6,7 @@ use session::closing::Closing;
 use session::quotas::UsedUp;
 
 use crate::why::account::Account;
+use crate::why::chains::Chain;
 use crate::why::line::{Blame, Culprit, Line, Program};
 use crate::why::lock::Lock;
 
@@ -90,6 +91,7 @@ fn line(line: &Line) -> Value {
     let mut whole = time(line);
     whole["processes"] = line.whose.iter().map(process).collect();
     whole["culprits"] = culprits.collect();
+    whole["chain"] = json!(line.chain.as_ref().map(Chain::to_json));
     whole["lock"] = json!(line.lock.as_ref().map(Lock::to_json));
     if let Some(users) = &line.users {
         whole["disk_users"] = users.to_json();

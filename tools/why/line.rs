@@ -6,23 +6,9 @@ use profile::frame::Frame;
 
 use crate::biolatency::Phase;
 use crate::offcputime::SLEEP;
+use crate::why::chains::Chain;
+pub(crate) use crate::why::kinds::{IDLE, LOST, ON_CPU, Program, RESIDUAL, RUN_QUEUE, UNSEEN};
 use crate::why::lock::Lock;
-
-/// Time on CPUs.
-pub(crate) const ON_CPU: &str = "on-cpu";
-/// Time in the run queue.
-pub(crate) const RUN_QUEUE: &str = "run-queue";
-/// Waits of threads with nothing to do.
-pub(crate) const IDLE: &str = "idle";
-/// Time between switches that the kernel does not show.
-pub(crate) const UNSEEN: &str = "unseen";
-/// Waits that no table had room for, or whose stack was not walked.
-pub(crate) const LOST: &str = "lost";
-/// Time that no line has; less than none where lines overlap.
-pub(crate) const RESIDUAL: &str = "residual";
-
-/// A program: its name and its process ID.
-pub(crate) type Program = (Arc<str>, u32);
 
 /// Somebody, or something, that time is due to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -80,6 +66,8 @@ pub(crate) struct Line {
     pub(crate) blames: Vec<Blame>,
     /// The lock that it is for, where that is known.
     pub(crate) lock: Option<Lock>,
+    /// From whom it waits for to the root.
+    pub(crate) chain: Option<Chain>,
     /// Processes that used the disk which it waits for.
     pub(crate) users: Option<Users>,
     /// Sum of all blames that there are, in their unit.

@@ -20,6 +20,8 @@ use crate::why::lock::Lock;
 const OF_SERVERS: [&str; 5] = ["futex", "semaphore", "epoll", "poll", "socket"];
 /// Share of the waits of a kind in a function from which a lock has a line of its own.
 const OWN_LINE: f64 = 0.1;
+/// Share of a thread's waits in a place from which lockstat has all of them.
+const SAME: f64 = 0.98;
 
 /// lockstat's engine.
 pub(crate) struct Locks<'a>(pub(crate) Lockstat<'a>);
@@ -84,8 +86,9 @@ impl Split {
         for (spot, of_spot) in spots.locks {
             let all_ns = spots.all.get(&spot).copied().unwrap_or(0);
             let locks_ns: u64 = of_spot.iter().map(|(_, ns)| ns).sum();
-            // offcputime's time stands: where lockstat has more, its locks share what there is.
-            let of_ns = all_ns.max(locks_ns).max(1);
+            // offcputime's time stands: where lockstat has more, or the same but for moments, its locks share what there is.
+            let is_all = locks_ns as f64 >= SAME * all_ns as f64;
+            let of_ns = if is_all { locks_ns } else { all_ns }.max(1);
             let is_large = |number| split.lockstat_ns.contains_key(&(spot.1.clone(), number));
             let own = of_spot.iter().filter(|(number, _)| is_large(*number));
             let shares = own.map(|(number, ns)| (*number, *ns as f64 / of_ns as f64));
@@ -93,6 +96,18 @@ impl Split {
             split.parts.insert(spot, shares);
         }
         split
+    }
+
+    /// Threads that held a lock, or released it, and the time that others waited meanwhile, ns.
+    pub(crate) fn holders(&self, number: usize) -> Vec<(u32, u64)> {
+        let lock = self.locks.get(number).into_iter();
+        let holders = lock.flat_map(|lock| &lock.holders);
+        holders.map(|(tid, _, ns)| (*tid, *ns)).collect()
+    }
+
+    /// A lock's name.
+    pub(crate) fn name(&self, number: usize) -> String {
+        self.locks.get(number).map(Lock::short).unwrap_or_default()
     }
 
     /// A lock by its number, as a line of a place has it.
@@ -261,10 +276,11 @@ mod tests {
 
     #[test]
     fn locks_have_their_time_and_never_more_than_there_was() {
-        let off = profile(vec![wait(1, 1_000), wait(2, 1_000), wait(3, 70)]);
+        let waits = [(1, 1_000), (2, 1_000), (3, 70), (4, 1_000)];
+        let off = profile(waits.map(|(tid, ns)| wait(tid, ns)).into());
         // Of thread 2 lockstat has more than there was; the third lock is small.
         let locks = [
-            lock(&[(1, 900), (2, 1_000)]),
+            lock(&[(1, 900), (2, 1_000), (4, 990)]),
             lock(&[(2, 500), (9, 80)]),
             lock(&[(1, 10)]),
         ];
@@ -273,6 +289,7 @@ mod tests {
         let parts = |sample: &Sample, ns| split.parts(sample, &place, ns);
         assert_eq!(parts(&off.samples[0], 1_000), [(0, 900)]);
         assert_eq!(parts(&off.samples[1], 1_000), [(0, 667), (1, 333)]);
+        assert_eq!(parts(&off.samples[3], 1_000), [(0, 1_000)]);
         assert_eq!(
             parts(&off.samples[2], 70),
             [],
@@ -281,7 +298,7 @@ mod tests {
         let other: Place = ("futex", Some("elsewhere".into()));
         assert_eq!(split.parts(&off.samples[0], &other, 1_000), []);
         let seen = |number| split.lock(number, &place).expect("a lock").lockstat_ns;
-        assert_eq!([seen(0), seen(1)], [1_900, 500]);
+        assert_eq!([seen(0), seen(1)], [2_890, 500]);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use session::program;
 use crate::offcputime::THROTTLED;
 use crate::why::account::Account;
 use crate::why::args::Args;
+use crate::why::chains::Chain;
 use crate::why::line::{Blame, Culprit, IDLE, LOST, Line, ON_CPU, RESIDUAL, RUN_QUEUE, UNSEEN};
 use crate::why::sentences::{function, program as name_of, sentences, who};
 use crate::why::{json, next};
@@ -245,6 +246,12 @@ impl Lines {
             line.lock
                 .iter()
                 .flat_map(|lock| lock.remarks(line.time_ns())),
+        );
+        remarks.extend(
+            line.chain
+                .iter()
+                .filter(|_| line.is_busy())
+                .flat_map(Chain::remarks),
         );
         remarks.extend(line.users.iter().filter_map(|users| users.remark(line)));
         if args.common.verbose {

@@ -6,6 +6,7 @@ use profile::units;
 
 use crate::offcputime::{SLEEP, THROTTLED, for_what};
 use crate::why::account::Account;
+use crate::why::chains::Chain;
 use crate::why::line::{Culprit, IDLE, LOST, Line, ON_CPU, RUN_QUEUE, UNSEEN};
 use crate::why::lock::Lock;
 use crate::why::words;
@@ -201,10 +202,13 @@ fn waker(account: &Account, line: &Line) -> Vec<String> {
     let many = (share < IS_CULPRIT).then(|| "many ended these waits:".to_owned());
     let lock = line.lock.as_ref();
     let doing = lock.and_then(Lock::doing);
+    let root = line.chain.as_ref().and_then(Chain::root);
+    let root = root.map(|root| format!("at the root: {root}"));
     many.into_iter()
         .chain([words])
         .chain(place)
         .chain(doing)
+        .chain(root)
         .collect()
 }
 

@@ -4,7 +4,7 @@ use profile::escape::terminal;
 use profile::text::{comm, cut};
 
 use crate::biolatency::Phase;
-use crate::why::line::Program;
+use crate::why::kinds::Program;
 
 /// Columns of a function's name.
 const NAME: usize = 40;
