@@ -46,11 +46,16 @@ const LOCKS: u32 = 8192;
 const WAITERS: u32 = 16_384;
 const ROWS: u32 = 16_384;
 const HOLDERS: u32 = 4096;
+/// The same of stacks, and of bytes of those that are on their way.
+const STACKS: u32 = 16_384;
+const RING: u32 = 2 << 20;
 
 fn make_small(maps: &mut OpenLockstatMaps<'_>) -> Result<()> {
     maps.lock_buckets.set_max_entries(ROWS)?;
     maps.waiters.set_max_entries(WAITERS)?;
     maps.locks.set_max_entries(LOCKS)?;
+    maps.stacks_sent.set_max_entries(STACKS)?;
+    maps.stack_ring.set_max_entries(RING)?;
     maps.holders.set_max_entries(HOLDERS)?;
     maps.chains.set_max_entries(HOLDERS)?;
     maps.lock_names.set_max_entries(LOCKS)?;

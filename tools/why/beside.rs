@@ -34,12 +34,17 @@ pub(crate) trait Exact {
     /// The engine's own; they end the run, as those of all that follows.
     fn told<'s>(&'s mut self, end_ns: &'s mut u64) -> Result<Told<'s>>;
 
-    /// Time counts: takes in what is new.
+    /// Time counts.
+    fn begin(&mut self) {}
+
+    /// Takes in what is new.
     ///
     /// # Errors
     ///
     /// The engine's own.
-    fn look(&mut self, is_first: bool) -> Result<()>;
+    fn look(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// Counts no longer, and costs nothing any more.
     ///
@@ -181,8 +186,11 @@ impl<E: Exact> Collector for Beside<'_, E> {
             return Ok(State::default());
         }
         let now_ns = monotonic_ns();
-        if can_afford_more || self.began.is_none() {
-            self.engine.look(self.began.is_none())?;
+        if self.began.is_none() {
+            self.engine.begin();
+        }
+        if can_afford_more {
+            self.engine.look()?;
         }
         let began = self.began.unwrap_or_else(|| (now_ns, self.spent_ns()));
         self.began = Some(began);

@@ -18,7 +18,7 @@ const IS_LINK: f64 = 0.2;
 /// Links at most.
 const MOST: usize = 8;
 /// Columns of its lines.
-const COLUMNS: usize = WIDTH - 22;
+const COLUMNS: usize = WIDTH - 27;
 
 /// A place of a thread's time: what for and where, and the number of the lock, if it is one's.
 type Spot = (Place, Option<usize>);

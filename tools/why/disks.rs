@@ -42,11 +42,8 @@ impl Exact for Disks<'_> {
         self.engine.told(end_ns)
     }
 
-    fn look(&mut self, is_first: bool) -> Result<()> {
-        if is_first {
-            self.engine.begin();
-        }
-        Ok(())
+    fn begin(&mut self) {
+        self.engine.begin();
     }
 
     fn halt(&mut self) -> Result<()> {

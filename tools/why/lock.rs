@@ -79,10 +79,10 @@ impl Lock {
         (!self.doing.is_empty()).then(|| format!("({})", self.doing))
     }
 
-    /// Lines below the one of its waits, which took `ns`.
-    pub(crate) fn remarks(&self, ns: u64) -> Vec<String> {
+    /// Lines below the one of its waits, which took `ns`; that is an estimate if it is not exact.
+    pub(crate) fn remarks(&self, ns: u64, is_exact: bool) -> Vec<String> {
         let mut remarks = sentence(&self.about, ";", WORDS);
-        if self.differs(ns) {
+        if is_exact && self.differs(ns) {
             let time = units::duration(self.lockstat_ns);
             remarks.push(format!("lockstat has {time}: time spinning, and in calls"));
         }

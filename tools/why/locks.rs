@@ -37,7 +37,7 @@ impl Exact for Locks<'_> {
         self.0.told(end_ns)
     }
 
-    fn look(&mut self, _is_first: bool) -> Result<()> {
+    fn look(&mut self) -> Result<()> {
         self.0.look()
     }
 

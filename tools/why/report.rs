@@ -245,7 +245,7 @@ impl Lines {
         remarks.extend(
             line.lock
                 .iter()
-                .flat_map(|lock| lock.remarks(line.time_ns())),
+                .flat_map(|lock| lock.remarks(line.time_ns(), account.looked.is_none())),
         );
         remarks.extend(
             line.chain

@@ -23,6 +23,7 @@ const NAP_NS: u64 = 20_000_000;
 /// Reads in a round, past all caches, and their size in bytes.
 const READS: u64 = 24;
 const READ_BYTES: usize = 1 << 20;
+const PAGE: usize = 4096;
 
 type Lock = Arc<Mutex<()>>;
 
@@ -54,10 +55,6 @@ impl Disk {
     }
 }
 
-/// Memory that a device writes to by itself.
-#[repr(align(4096))]
-struct Block([u8; READ_BYTES]);
-
 #[inline(never)]
 fn compute(cpu_ns: u64) -> u64 {
     let begin_ns = clock::thread_cpu_ns();
@@ -88,16 +85,16 @@ fn await_an_answer(partners: &mut Partners) -> u64 {
 
 #[inline(never)]
 fn read_from_disk(disk: &mut Disk) -> u64 {
-    // SAFETY: bytes are valid whatever they are.
-    let mut block: Box<Block> = unsafe { Box::new_zeroed().assume_init() };
+    // A device writes to it by itself, where it begins with a page.
+    let mut memory = vec![0; READ_BYTES + PAGE];
+    let begin = memory.as_ptr().align_offset(PAGE);
+    let block = &mut memory[begin..begin + READ_BYTES];
     let begin_ns = clock::mono_ns();
     for _ in 0..READS {
         if disk.at + READ_BYTES as u64 > disk.bytes {
             disk.at = 0;
         }
-        disk.file
-            .read_exact_at(&mut block.0, disk.at)
-            .expect("a disk");
+        disk.file.read_exact_at(block, disk.at).expect("a disk");
         disk.at += READ_BYTES as u64;
     }
     clock::mono_ns() - begin_ns
