@@ -183,6 +183,15 @@ pub(crate) fn is_root(kind: &str) -> bool {
     .contains(&kind)
 }
 
+/// A kind of time in words.
+fn word(kind: &'static str) -> &'static str {
+    match kind {
+        ON_CPU => "on CPU",
+        RUN_QUEUE => "waiting for a CPU",
+        kind => kind,
+    }
+}
+
 impl Chain {
     /// Looks whether it says more than who ended the wait.
     pub(crate) fn is_long(&self) -> bool {
@@ -201,7 +210,11 @@ impl Chain {
             );
             parts.push(who);
             if let Some(((kind, place), share, _)) = &link.did {
-                let what = if lock.is_empty() { kind } else { lock.as_str() };
+                let what = if lock.is_empty() {
+                    word(kind)
+                } else {
+                    lock.as_str()
+                };
                 let place = place
                     .as_ref()
                     .map(|place| format!(" in {}", function(place)));
@@ -235,7 +248,8 @@ impl Chain {
             .as_ref()
             .map(|place| format!(" in {}", function(place)));
         let place = place.unwrap_or_default();
-        Some(format!("{} {}, {kind}{place}", comm(&last.comm), last.tid))
+        let did = word(kind);
+        Some(format!("{} {}, {did}{place}", comm(&last.comm), last.tid))
     }
 
     /// For programs.

@@ -62,11 +62,20 @@ impl Exact for Disks<'_> {
 pub(crate) struct Requests(pub(crate) Vec<Share>);
 
 impl Requests {
-    /// Disks and phases that the requests of these processes were in, with their time, ns; of none of them, of nobody that was seen:
-    /// the kernel writes back, and reads ahead, for others.
+    /// Disks and phases that the requests of these processes were in, with their time, ns. Where they had none, the kernel wrote for
+    /// them: everyone's, if all were on one disk.
     pub(crate) fn of(&self, tgids: impl Fn(u32) -> bool) -> Vec<(Culprit, u64)> {
+        let own = self.sums(|share| tgids(share.process.1));
+        let is_one_disk = self.0.windows(2).all(|two| two[0].disk == two[1].disk);
+        match own.is_empty() && is_one_disk {
+            true => self.sums(|_| true),
+            false => own,
+        }
+    }
+
+    fn sums(&self, is_wanted: impl Fn(&Share) -> bool) -> Vec<(Culprit, u64)> {
         let mut sums: HashMap<Culprit, u64> = HashMap::new();
-        for share in self.0.iter().filter(|share| tgids(share.process.1)) {
+        for share in self.0.iter().filter(|share| is_wanted(share)) {
             for (phase, ns) in PHASES.into_iter().zip(share.ns) {
                 let culprit = Culprit::Disk(Arc::clone(&share.disk), phase);
                 *sums.entry(culprit).or_default() += ns;
@@ -103,7 +112,14 @@ impl Requests {
 }
 
 /// Functions that end requests: for a device's interrupt, whoever the CPU was with, or in a thread of the kernel's where there is more to do.
-const COMPLETIONS: [&str; 3] = ["blk_update_request", "bio_endio", "blk_mq_end_request"];
+const COMPLETIONS: [&str; 6] = [
+    "blk_update_request",
+    "bio_endio",
+    "blk_mq_end_request",
+    "folio_end_writeback",
+    "end_page_writeback",
+    "folio_end_read",
+];
 
 /// Looks whether a waker did no more than to end a request.
 pub(crate) fn is_completion(kernel: &[Frame]) -> bool {
@@ -166,9 +182,17 @@ mod tests {
     }
 
     #[test]
-    fn without_requests_of_its_own_a_wait_was_ended_by_an_interrupt() {
-        let mut blames = HashMap::from([(Culprit::Interrupt, 1_000)]);
-        divide(&mut blames, &requests().of(|tgid| tgid == 8));
-        assert_eq!(blames[&Culprit::Interrupt], 1_000);
+    fn without_requests_of_its_own_a_wait_was_for_the_only_disk_or_for_an_interrupt() {
+        let after = |requests: &Requests| {
+            let mut blames = HashMap::from([(Culprit::Interrupt, 1_000)]);
+            divide(&mut blames, &requests.of(|tgid| tgid == 8));
+            blames
+        };
+        assert_eq!(after(&requests())[&Culprit::Interrupt], 1_000);
+        let mut of_one = requests();
+        of_one.0.retain(|share| *share.disk == *"vda");
+        let blames = after(&of_one);
+        assert_eq!(blames.values().sum::<u64>(), 1_000);
+        assert!(!blames.contains_key(&Culprit::Interrupt), "{blames:?}");
     }
 }
