@@ -81,7 +81,13 @@ impl Lock {
 
     /// Lines below the one of its waits, which took `ns`; that is an estimate if it is not exact.
     pub(crate) fn remarks(&self, ns: u64, is_exact: bool) -> Vec<String> {
-        let mut remarks = sentence(&self.about, ";", WORDS);
+        let mut remarks: Vec<String> = sentence(&self.about, ";", WORDS)
+            .iter()
+            .flat_map(|line| {
+                let parts: Vec<String> = line.split(", ").map(str::to_owned).collect();
+                sentence(&parts, ",", WORDS)
+            })
+            .collect();
         if is_exact && self.differs(ns) {
             let time = units::duration(self.lockstat_ns);
             remarks.push(format!("lockstat has {time}: time spinning, and in calls"));
