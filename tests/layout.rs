@@ -17,7 +17,7 @@ use tools::TRACERS;
 /// The tool that is made of others' engines, and has no programs of its own.
 const OF_PARTS: &str = "why";
 /// Tools that have these engines.
-const PARTS: [&str; 3] = ["offcputime", "runqlat", "profile"];
+const PARTS: [&str; 5] = ["offcputime", "runqlat", "profile", "biolatency", "lockstat"];
 
 /// Lines a source file may have.
 const MOST_LINES: usize = 400;

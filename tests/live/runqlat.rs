@@ -190,9 +190,9 @@ fn assert_quota_is_named(threads: u32) {
         is_said(format!("-p {pid}")) || is_said(format!("--cgroup {path}")),
         "{text}"
     );
-    assert_used_up(only(&waits, "quotas"), &cgroup, most);
-    assert_used_up(only(&cpu, "quotas"), &cgroup, most);
-    assert_used_up(only(&report, "quotas"), &cgroup, most);
+    for tool in [&waits, &cpu, &report] {
+        assert_used_up(only(tool, "quotas"), &cgroup, most);
+    }
     let waited = number(only(&report, "groups"), "sum_ns");
     let throttled = number(only(&report, "quotas"), "throttled_ns");
     // All threads wait while their CPU stands still.

@@ -1,6 +1,7 @@
 //! why against a program that knows where its time went.
 
 use crate::budget::SLEEPERS;
+use crate::disk::LoopDisk;
 use crate::prelude::*;
 use crate::real_program::redis;
 
@@ -97,6 +98,11 @@ fn four_causes_at_once_have_their_time_and_their_culprits() {
         assert_within(format!("{place}, ns"), number(line, "ns"), bounds, &report);
         assert_eq!(line["busy"], true);
     }
+    let chain = &line(&report, "pipe", "await_an_answer")["chain"];
+    let links = list(chain, "links");
+    assert_eq!((links.len(), text(chain, "end")), (1, "root"), "{chain:#}");
+    assert_eq!(text(&links[0], "kind"), "sleep", "{chain:#}");
+
     // Its partners sleep, too: one with the lock, one before it answers.
     let naps_ns = told("nap_ns") + told("lock_ns") + told("answer_ns");
     let bounds = naps_ns.saturating_sub(beside)..=naps_ns + beside;
@@ -134,6 +140,55 @@ fn four_causes_at_once_have_their_time_and_their_culprits() {
     }
 }
 
+/// Two programs read past all caches from one disk, each by itself.
+#[test]
+fn a_wait_for_a_disk_names_it_and_who_else_used_it() {
+    let _machine = Machine::alone();
+    let disk = LoopDisk::on_disk(64);
+    let start = |rounds: u32| {
+        let options = format!("--rounds {rounds} --disk {}", disk.path);
+        Workload::start("mixture", options)
+    };
+    let (mut victim, mut other) = (start(9), start(6));
+    let args = format!("-j {ALL} -p {}", victim.pid());
+    let (output, told) = during("why", args, || {
+        victim.go();
+        other.go();
+        [&mut victim, &mut other].map(|one| number(&one.results()[0], "disk_ns"))
+    });
+    let report = output.report();
+    assert_comes_to_all(&report, 4);
+    let line = line(&report, "block-io", "read_from_disk");
+    let beside: u64 = ["run-queue", "unseen", "lost", "on-cpu"]
+        .map(|kind| kind_ns(&report, kind))
+        .iter()
+        .sum();
+    let bounds = told[0].saturating_sub(beside)..=told[0];
+    assert_within("block-io, ns", number(line, "ns"), bounds, &report);
+
+    let culprits = list(line, "culprits");
+    let of_disk = culprits.iter().filter(|one| one["disk"] == *disk.name);
+    let shares = of_disk.map(|one| one["share"].as_f64().expect("a share"));
+    assert_within("share of the disk", shares.sum::<f64>(), 0.99..=1.001, line);
+    // A read ends later than its requests, which go one after the other or at once: 1 MiB are several.
+    let users = list(&line["disk_users"], "users");
+    let pids = [victim.pid(), other.pid()].map(u64::from);
+    let used = pids.map(|pid| {
+        let mut all = users.iter().filter(|user| number(user, "pid") == pid);
+        number(all.next().expect("a user"), "device_ns") as f64
+    });
+    let [mine, all] = [told[0], told[0] + told[1]].map(|ns| ns as f64);
+    let share = used[0] / (used[0] + used[1]);
+    assert_within(
+        "share of the disk's time",
+        share,
+        mine / all - 0.1..=mine / all + 0.1,
+        line,
+    );
+    victim.finish();
+    other.finish();
+}
+
 #[test]
 fn the_first_line_is_the_largest_cause_and_the_second_its_culprit() {
     let _machine = Machine::alone();
@@ -151,7 +206,7 @@ fn the_first_line_is_the_largest_cause_and_the_second_its_culprit() {
         text.find(words)
             .unwrap_or_else(|| panic!("no {words}: {text}"))
     };
-    let first = at("was waited for locks or condition variables in ");
+    let first = at("was waited for Rust lock ");
     let second = at("sleep_with_the_lock");
     assert!(
         at("take_the_lock") > first && second > at("take_the_lock"),
@@ -159,7 +214,7 @@ fn the_first_line_is_the_largest_cause_and_the_second_its_culprit() {
     );
     let next = at("next: ");
     assert!(next > second && next < at("WHERE THE TIME WENT"), "{text}");
-    assert!(text[next..].contains("lockstat -p "), "{text}");
+    assert!(text[next..].contains("lockstat -s 3 -p "), "{text}");
 }
 
 #[test]

@@ -90,7 +90,7 @@ pub(crate) struct Args {
 }
 
 /// A part of a request's life; the values of the BPF side's `enum phase`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Device = 0,
     Queued = 1,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use bpf::biolatency::types::slow_io;
-use bpf::biolatency::{BiolatencyLinks, BiolatencySkel, BiolatencySkelBuilder};
+use bpf::biolatency::{BiolatencyLinks, BiolatencySkel, BiolatencySkelBuilder, OpenBiolatencyMaps};
 use budget::Limit;
 use budget::cost::Cost;
 use budget::meter::Meter;
@@ -36,12 +36,12 @@ const OPERATIONS_ROWS: u32 = 16_384;
 
 /// The tool at work.
 pub(crate) struct Biolatency<'a> {
-    args: &'a Args,
-    skel: BiolatencySkel<'static>,
-    counters: Counters,
+    pub(super) args: &'a Args,
+    pub(super) skel: BiolatencySkel<'static>,
+    pub(super) counters: Counters,
     names: Names,
     slow_ios: Arrivals<slow_io>,
-    harvest: Harvest,
+    pub(super) harvest: Harvest,
     hdr: Option<HdrLog>,
     /// Opening of the window.
     start_ns: u64,
@@ -56,6 +56,15 @@ pub(crate) struct Biolatency<'a> {
 
 impl<'a> Biolatency<'a> {
     pub(crate) fn load(args: &'a Args, setup: &Setup<'a>) -> Result<Self> {
+        Self::load_with(args, setup, |_| Ok(()))
+    }
+
+    /// The same with `rooms` of its own choice in the BPF side's maps.
+    pub(super) fn load_with(
+        args: &'a Args,
+        setup: &Setup<'a>,
+        rooms: impl FnOnce(&mut OpenBiolatencyMaps<'_>) -> Result<()>,
+    ) -> Result<Self> {
         let (devs, cgroup_id) = (args.devs()?, args.cgroup_id()?);
         let hdr = args.histograms.hdr_log()?;
         let builder = BiolatencySkelBuilder::default();
@@ -80,7 +89,7 @@ impl<'a> Biolatency<'a> {
             if !args.phases {
                 open.maps.submitted.set_max_entries(1)?;
             }
-            Ok(())
+            rooms(&mut open.maps)
         })?;
         disks::fill(&devs, &skel.maps.wanted_devs)?;
         let (tgids, tids) = (&skel.maps.target_tgids, &skel.maps.target_tids);

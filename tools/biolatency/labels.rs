@@ -90,7 +90,8 @@ pub(crate) fn group_json(
     object
 }
 
-fn disk_name(interval: &Interval, id: &group_id) -> String {
+/// Name of the disk, or partition, that a group is of.
+pub(crate) fn disk_name(interval: &Interval, id: &group_id) -> String {
     let found = interval
         .disks
         .iter()

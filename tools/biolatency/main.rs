@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use session::{Setup, Tool};
 
-use args::Args;
-use engine::Biolatency;
+pub(crate) use args::{Args, Phase};
+pub(crate) use engine::Biolatency;
+pub(crate) use part::{PHASES, Share};
 
 mod answer;
 mod args;
@@ -20,6 +21,7 @@ mod json;
 mod labels;
 mod latencies;
 mod names;
+mod part;
 mod report;
 mod slow;
 

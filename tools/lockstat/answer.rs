@@ -165,7 +165,7 @@ fn whose(row: &LockRow) -> String {
 }
 
 /// A lock's class as a noun: `mutex`, or `what is perhaps a mutex,` where that is a guess.
-fn noun(row: &LockRow) -> String {
+pub(crate) fn noun(row: &LockRow) -> String {
     let (article, noun) = match row.class {
         "pi" => ("a ", "PI mutex"),
         "rust" => ("a ", "Rust lock"),

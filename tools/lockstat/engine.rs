@@ -38,11 +38,11 @@ const REMEDY: &str = "raise it, or narrow the run with -p";
 /// The tool at work.
 pub(crate) struct Lockstat<'a> {
     args: &'a Args,
-    skel: LockstatSkel<'static>,
+    pub(super) skel: LockstatSkel<'static>,
     counters: Counters,
-    stacks: StackTable,
-    names: Names,
-    futexes: FutexHooks,
+    pub(super) stacks: StackTable,
+    pub(super) names: Names,
+    pub(super) futexes: FutexHooks,
     reseeding: Reseeding,
     meter: &'a Meter,
     /// With `--max-overhead`.
@@ -52,6 +52,8 @@ pub(crate) struct Lockstat<'a> {
     waits: u64,
     waited_ns: u64,
     ends: Option<Ends>,
+    /// Time that is over, and not taken yet: as a part of another tool.
+    pub(super) ended: Option<Ended>,
 }
 
 impl Tool for Args {
@@ -101,13 +103,14 @@ impl Tool for Args {
             waits: 0,
             waited_ns: 0,
             ends: None,
+            ended: None,
         })
     }
 }
 
 impl Lockstat<'_> {
     /// Cost and losses since the start.
-    fn ledger(&self) -> Result<Ledger> {
+    pub(super) fn ledger(&self) -> Result<Ledger> {
         let budget = self.limit.as_ref();
         let budget = budget.map(|limit| limit.summary(self.end_ns));
         let cost = Cost::read(self.meter, [self.skel.object()], budget);
@@ -121,7 +124,7 @@ impl Lockstat<'_> {
     }
 
     /// Ends the interval that began at `start_ns`.
-    fn turn(&mut self, start_ns: u64, edge_ns: u64, is_last: bool) -> Result<Ended> {
+    pub(super) fn turn(&mut self, start_ns: u64, edge_ns: u64, is_last: bool) -> Result<Ended> {
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         let ended = bss.epoch & 1;
         bss.open_epoch = ended;
@@ -139,6 +142,14 @@ impl Lockstat<'_> {
             open,
             window_ns: start_ns..edge_ns,
         })
+    }
+
+    /// Takes in tasks that have moved to a cgroup, and programs of 32 bits.
+    pub(super) fn follow_targets(&mut self) -> Result<()> {
+        let moves = section(self.skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
+        let seed = self.skel.links.seed_members.as_ref();
+        self.reseeding.follow(moves, seed)?;
+        self.follow_compat_programs()
     }
 
     fn follow_compat_programs(&mut self) -> Result<()> {
@@ -177,7 +188,7 @@ impl Lockstat<'_> {
     }
 
     /// Takes in what the BPF side has sent: stacks, and addresses of locks.
-    fn absorb(&mut self) {
+    pub(super) fn absorb(&mut self) {
         self.stacks.absorb();
         self.stacks.place_addresses(&mut self.names.places);
     }
@@ -225,10 +236,7 @@ impl Engine for Lockstat<'_> {
         if allowed == Allowed::Everything {
             self.absorb();
         }
-        let moves = section(self.skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
-        let seed = self.skel.links.seed_members.as_ref();
-        self.reseeding.follow(moves, seed)?;
-        self.follow_compat_programs()?;
+        self.follow_targets()?;
         Ok(State {
             next,
             events: losses::events(&self.skel)?,

@@ -7,7 +7,16 @@ use clap::Parser;
 use session::Options;
 use session::program;
 
-use args::Args;
+pub(crate) use answer::noun;
+pub(crate) use args::Args;
+pub(crate) use engine::Lockstat;
+#[cfg(test)]
+pub(crate) use part::Waited;
+pub(crate) use part::{Contended, Found};
+#[cfg(test)]
+pub(crate) use row::tests::row as example_row;
+pub(crate) use row::{HolderKind, LockRow, Side};
+pub(crate) use table::{by_thread, class, doing, held_by, label};
 
 mod answer;
 #[cfg(test)]
@@ -28,6 +37,7 @@ mod merge;
 mod names;
 mod next;
 mod now;
+mod part;
 mod postgres;
 mod report;
 mod row;

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use anyhow::{Context, Result};
-use bpf::lockstat::{LockstatSkel, LockstatSkelBuilder};
+use bpf::lockstat::{LockstatSkel, LockstatSkelBuilder, OpenLockstatMaps};
 use libbpf_rs::{Link, MapCore, MapFlags};
 use loader::section;
 use loader::tracefs;
@@ -19,6 +19,10 @@ pub(crate) fn load(args: &Args, setup: &Setup<'_>) -> Result<(LockstatSkel<'stat
     let skel = loader::load(builder, &setup.programs, &[], |open| {
         let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
         args.to_bpf(setup.targets, rodata);
+        bpf::share_unwind_maps!(open, &setup.tables);
+        if setup.tables.is_some() {
+            make_small(&mut open.maps)?;
+        }
         bpf::keep_members!(open, setup.programs.contains(&("task_freed", true)));
         let cpus = u32::try_from(loader::maps::possible_cpus()?)?;
         open.maps.run_queues.set_max_entries(cpus)?;
@@ -35,6 +39,27 @@ pub(crate) fn load(args: &Args, setup: &Setup<'_>) -> Result<(LockstatSkel<'stat
     })?;
     let hooks = FutexHooks::attach(args, setup.kernel, &skel)?;
     Ok((skel, hooks))
+}
+
+/// Locks, waiters in places, and rows of histograms that there is room for beside other engines.
+const LOCKS: u32 = 8192;
+const WAITERS: u32 = 16_384;
+const ROWS: u32 = 16_384;
+const HOLDERS: u32 = 4096;
+/// The same of stacks, and of bytes of those that are on their way.
+const STACKS: u32 = 16_384;
+const RING: u32 = 2 << 20;
+
+fn make_small(maps: &mut OpenLockstatMaps<'_>) -> Result<()> {
+    maps.lock_buckets.set_max_entries(ROWS)?;
+    maps.waiters.set_max_entries(WAITERS)?;
+    maps.locks.set_max_entries(LOCKS)?;
+    maps.stacks_sent.set_max_entries(STACKS)?;
+    maps.stack_ring.set_max_entries(RING)?;
+    maps.holders.set_max_entries(HOLDERS)?;
+    maps.chains.set_max_entries(HOLDERS)?;
+    maps.lock_names.set_max_entries(LOCKS)?;
+    Ok(maps.futex_locks.set_max_entries(LOCKS)?)
 }
 
 /// Calls in which threads wait for locks of programs, but for futex(2) itself: of Linux 5.16, of 6.7, what takes up timed waits, and those

@@ -142,8 +142,8 @@ fn locks<'a>(rows: &[&'a LockRow]) -> Table<'a> {
     table
 }
 
-/// With a question mark where either it or that its threads wait for others is not sure.
-fn class(row: &LockRow) -> String {
+/// Its class, with a question mark where either it or that its threads wait for others is not sure.
+pub(crate) fn class(row: &LockRow) -> String {
     let is_sure = row.what != For::Unclear && !is_guess(row);
     format!("{}{}", row.class, if is_sure { "" } else { "?" })
 }
@@ -265,7 +265,7 @@ fn how(row: &LockRow) -> Vec<String> {
 const NAMELESS: u64 = 20;
 
 /// Holders of a lock, whatever stack they were seen on, and what they were doing.
-fn held_by(holders: &[Holder]) -> Vec<String> {
+pub(crate) fn held_by(holders: &[Holder]) -> Vec<String> {
     let all = by_thread(holders.iter());
     let caused_ns_of_all: u64 = all.iter().map(|holder| holder.caused_ns).sum();
     let verb = match all.first().map(|holder| holder.kind) {
@@ -291,7 +291,7 @@ fn held_by(holders: &[Holder]) -> Vec<String> {
 }
 
 /// Their doings, of a thread or several.
-fn doing(holders: &[Holder]) -> String {
+pub(crate) fn doing(holders: &[Holder]) -> String {
     let (was, were, doing) = match state(holders) {
         known if !known.is_empty() => ("which was", "which were", known),
         _ => ("meanwhile", "meanwhile", did(holders)),

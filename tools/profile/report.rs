@@ -154,13 +154,7 @@ fn write_human(
     let all: u64 = profile.samples.iter().map(Sample::total).sum();
     let what = answer::values(args, profile);
     if all == 0 {
-        match args.weight {
-            Some(_) => writeln!(out, "Nothing: {what} is 0.")?,
-            None => writeln!(out, "No {what}.")?,
-        }
-        for line in quota::describe(harvest) {
-            writeln!(out, "{line}")?;
-        }
+        write_nothing(args, harvest, &what, out)?;
         if let Some(line) = answer::next(args, profile) {
             writeln!(out, "\n{line}")?;
         }
@@ -214,6 +208,22 @@ fn write_human(
         writeln!(out, "\n{line}")?;
     }
     write_sureness(args, harvest, &what, out)
+}
+
+fn write_nothing(
+    args: &Args,
+    harvest: &Harvest,
+    what: &str,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    match args.weight {
+        Some(_) => writeln!(out, "Nothing: {what} is 0.")?,
+        None => writeln!(out, "No {what}.")?,
+    }
+    for line in quota::describe(harvest) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
 }
 
 fn write_sureness(

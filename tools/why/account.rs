@@ -10,6 +10,7 @@ use session::quotas::UsedUp;
 use crate::why::chosen::Chosen;
 use crate::why::drafts::{Drafts, Found};
 use crate::why::line::{Culprit, LOST, Line, Program, RESIDUAL, UNSEEN};
+use crate::why::locks::Split;
 
 /// All time of the threads that were asked for.
 pub(crate) struct Account {
@@ -38,7 +39,10 @@ impl Account {
     /// Adds up what was found.
     pub(crate) fn of(found: &Found<'_>) -> Self {
         let sums = &found.waits.accounting;
-        let mut drafts = Drafts::default();
+        let locks = found
+            .locks
+            .map(|(locks, scale)| Split::of(found.off, locks, scale));
+        let mut drafts = Drafts::new(locks.unwrap_or_default());
         for (row, sample) in found.waits.rows.iter().zip(&found.off.samples) {
             drafts.add_wait(found.off, sample, row);
         }

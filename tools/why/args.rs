@@ -13,6 +13,8 @@ use session::schedule::{For, parse_duration};
 use session::targets::{Settings, Targets};
 use session::{Asked, Options};
 
+use crate::biolatency::Args as DiskArgs;
+use crate::lockstat::Args as LockArgs;
 use crate::offcputime::Args as WaitArgs;
 use crate::profile::Args as CpuArgs;
 use crate::runqlat::Args as QueueArgs;
@@ -95,6 +97,11 @@ pub(crate) struct Parts {
     pub(crate) queue: QueueArgs,
     /// Functions on CPUs.
     pub(crate) cpu: CpuArgs,
+    /// Requests to disks, everyone's.
+    pub(crate) disks: DiskArgs,
+    pub(crate) everyone: Settings,
+    /// Locks.
+    pub(crate) locks: LockArgs,
 }
 
 impl Parts {
@@ -103,14 +110,19 @@ impl Parts {
             waits: WaitArgs::try_parse_from(["offcputime", "-m", "0", "--waker"])?,
             queue: QueueArgs::try_parse_from(["runqlat"])?,
             cpu: CpuArgs::try_parse_from(["profile", "-F", SAMPLES_HZ])?,
+            disks: DiskArgs::try_parse_from(["biolatency", "-D", "-P", "--phases"])?,
+            locks: LockArgs::try_parse_from(["lockstat"])?,
+            everyone: Targets::default().resolve()?,
         };
         for stacks in [&mut parts.waits.stacks, &mut parts.cpu.stacks] {
             stacks.clone_from(&args.stacks);
             stacks.output.clear();
         }
+        (parts.locks.unwind, parts.locks.no_inline) = (args.stacks.unwind, args.stacks.no_inline);
         for (targets, budget) in [
             (&mut parts.waits.targets, &mut parts.waits.budget),
             (&mut parts.queue.targets, &mut parts.queue.budget),
+            (&mut parts.locks.targets, &mut parts.locks.budget),
             (&mut parts.cpu.targets, &mut parts.cpu.budget),
         ] {
             targets.clone_from(&args.targets);
@@ -174,6 +186,8 @@ impl Options for Args {
             parts.waits.programs(kernel, targets),
             parts.queue.programs(kernel, targets),
             parts.cpu.programs(kernel, targets),
+            parts.disks.programs(kernel, &parts.everyone),
+            parts.locks.programs(kernel, targets),
         ];
         // One that a part has no use for may be another's.
         let mut used: BTreeMap<&'static str, bool> = BTreeMap::new();

@@ -13,9 +13,13 @@ use profile::model::{Profile, Sample, Task};
 use profile::rank::Rank;
 use profile::reasons;
 
+use crate::lockstat::Contended;
 use crate::offcputime::{Harvest, Lengths, Row, THROTTLED};
 use crate::runqlat::Interval;
+use crate::why::chains::{self, Chain, Threads};
+use crate::why::disks::{self, FOR_DISKS, Requests};
 use crate::why::line::{Blame, Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
+use crate::why::locks::{Place, Split};
 
 /// Findings of the engines in one window.
 pub(crate) struct Found<'a> {
@@ -25,6 +29,10 @@ pub(crate) struct Found<'a> {
     pub(crate) on: &'a Profile,
     /// Sums of all time, and quotas.
     pub(crate) waits: &'a Harvest,
+    /// Requests to disks, where those were looked at.
+    pub(crate) disks: Option<&'a Requests>,
+    /// Locks, where those were looked at, and by how much their time is to be multiplied: it is of a part of the window.
+    pub(crate) locks: Option<(&'a [Contended], f64)>,
     /// Neighbours.
     pub(crate) queue: &'a Interval,
     /// Begin and end.
@@ -71,12 +79,22 @@ impl Draft {
 /// All lines of an account.
 #[derive(Default)]
 pub(super) struct Drafts {
-    by_place: HashMap<(&'static str, Option<Arc<str>>), Draft>,
+    by_place: HashMap<(Place, Option<usize>), Draft>,
+    split: Split,
+    threads: Threads,
     /// Names of processes, of their first threads where those were seen.
     names: HashMap<u32, (bool, Arc<str>)>,
 }
 
 impl Drafts {
+    /// None yet; waits for locks will be told apart.
+    pub(super) fn new(split: Split) -> Self {
+        Self {
+            split,
+            ..Self::default()
+        }
+    }
+
     fn learn(&mut self, task: &Task) {
         let is_first = task.tid == task.tgid;
         let known = self.names.entry(task.tgid);
@@ -98,7 +116,8 @@ impl Drafts {
 
     /// Times in the run queue after waits for something else, whatever these were.
     pub(super) fn add_queue_lengths(&mut self, lengths: &Lengths) {
-        let queue = self.by_place.entry((RUN_QUEUE, None)).or_default();
+        let spot = ((RUN_QUEUE, None), None);
+        let queue = self.by_place.entry(spot).or_default();
         lengths.add_to(&mut queue.lengths);
     }
 
@@ -106,8 +125,11 @@ impl Drafts {
     pub(super) fn add_wait(&mut self, profile: &Profile, sample: &Sample, row: &Row) {
         self.learn(&sample.task);
         let [ns, queue_ns] = reasons::parts(profile, sample.reason, &sample.values);
+        self.threads.learn(sample.task.tid, &sample.task.comm);
         if queue_ns > 0 {
-            let queue = self.by_place.entry((RUN_QUEUE, None)).or_default();
+            let spot = ((RUN_QUEUE, None), None);
+            self.threads.add(sample.task.tid, &spot, queue_ns, None);
+            let queue = self.by_place.entry(((RUN_QUEUE, None), None)).or_default();
             queue.add(sample, queue_ns);
             queue.waits += sample.count;
             if ns == 0 {
@@ -123,33 +145,55 @@ impl Drafts {
             (_, THROTTLED) => (THROTTLED, None),
             _ => (reason, function(&sample.kernel, &sample.user)),
         };
-        let draft = self.by_place.entry(key).or_default();
-        draft.add(sample, ns);
-        draft.waits += sample.count;
-        row.lengths.add_to(&mut draft.lengths);
+        let culprit = culprit(sample, row.is_open);
         // Quota comes back by the clock.
-        if sample.idle || reason == THROTTLED {
-            return;
+        let is_blamed = !sample.idle && reason != THROTTLED;
+        for (lock, part_ns, count) in self.parts(sample, &key, ns) {
+            let spot = (key.clone(), lock);
+            if !sample.idle {
+                self.threads
+                    .add(sample.task.tid, &spot, part_ns, ender(sample));
+            }
+            let draft = self.by_place.entry(spot).or_default();
+            draft.add(sample, part_ns);
+            draft.waits += count;
+            if count > 0 {
+                row.lengths.add_to(&mut draft.lengths);
+            }
+            if is_blamed {
+                *draft.blames.entry(culprit.clone()).or_default() += part_ns;
+            }
         }
-        let culprit = match &sample.waker {
-            None if row.is_open => Culprit::Nobody,
-            None => Culprit::Unseen,
-            Some(waker) => waker.task.as_ref().map_or(Culprit::Interrupt, |task| {
-                let place = function(&waker.kernel, &waker.user);
-                Culprit::Program((Arc::clone(&task.comm), task.tgid), place)
-            }),
+    }
+
+    /// A sample's time by the lock that it was for, and its waits, which are the largest part's.
+    fn parts(&self, sample: &Sample, at: &Place, ns: u64) -> Vec<(Option<usize>, u64, u64)> {
+        let locks = match sample.idle {
+            true => Vec::new(),
+            false => self.split.parts(sample, at, ns),
         };
-        *draft.blames.entry(culprit).or_default() += ns;
+        let of_locks: u64 = locks.iter().map(|(_, ns)| ns).sum();
+        let rest = (None, ns - of_locks, 0);
+        let locks = locks.into_iter().map(|(lock, ns)| (Some(lock), ns, 0));
+        let mut parts: Vec<_> = locks.chain([rest]).filter(|(_, ns, _)| *ns > 0).collect();
+        if let Some((_, _, count)) = parts.iter_mut().max_by_key(|(_, ns, _)| *ns) {
+            *count = sample.count;
+        }
+        parts
     }
 
     pub(super) fn add_cpu_time(&mut self, profile: &Profile, oncpu_ns: u64) {
         let all: u64 = profile.samples.iter().map(Sample::total).sum();
-        let draft = self.by_place.entry((ON_CPU, None)).or_default();
+        let draft = self.by_place.entry(((ON_CPU, None), None)).or_default();
         for sample in &profile.samples {
             let value = sample.total();
             draft.add(sample, value);
             let function = function(&sample.kernel, &sample.user);
             let function = function.unwrap_or("[no stack]".into());
+            let spot = ((ON_CPU, Some(Arc::clone(&function))), None);
+            let ns = u128::from(oncpu_ns) * u128::from(value) / u128::from(all.max(1));
+            let ns = u64::try_from(ns).unwrap_or(u64::MAX);
+            self.threads.add(sample.task.tid, &spot, ns, None);
             let program = sample.task.tgid;
             *draft.functions.entry((function, program)).or_default() += value;
         }
@@ -172,9 +216,13 @@ impl Drafts {
             });
         }
         let names = &self.names();
+        let (split, threads) = (&self.split, &self.threads);
         let drafts = self.by_place.into_iter();
         let mut lines: Vec<Line> = drafts
-            .map(|((kind, place), draft)| {
+            .map(|((at, number), mut draft)| {
+                let chain = chain(threads, split, &(at.clone(), number));
+                let lock = number.and_then(|number| split.lock(number, &at));
+                let (kind, place) = at;
                 let stack = draft.stack();
                 let mut lengths = draft.lengths;
                 // None is longer than all together.
@@ -182,6 +230,11 @@ impl Drafts {
                 if found.looked.is_some() {
                     // Windows cut those that outlast them.
                     lengths = Histogram::default();
+                }
+                let requests = found.disks.filter(|_| FOR_DISKS.contains(&kind));
+                if let Some(requests) = requests {
+                    let of_line = requests.of(|tgid| draft.whose.contains_key(&tgid));
+                    disks::divide(&mut draft.blames, &of_line);
                 }
                 let mut blames = match kind {
                     RUN_QUEUE => ranked(neighbours(found.queue), names),
@@ -199,6 +252,9 @@ impl Drafts {
                     waits: draft.waits,
                     lengths,
                     whose: whose(&draft.whose, names),
+                    lock,
+                    chain,
+                    users: requests.and_then(|requests| requests.behind(&blames)),
                     blamed: blames.iter().map(|blame| blame.value).sum(),
                     blames,
                     stack,
@@ -207,9 +263,40 @@ impl Drafts {
             .collect();
         lines.rank_by_key(|line| {
             let order = (line.kind == IDLE, Reverse(line.ns));
-            (order, line.kind, line.place.clone())
+            let lock = line.lock.as_ref().map(|lock| lock.name.clone());
+            (order, line.kind, line.place.clone(), lock)
         });
         lines
+    }
+}
+
+/// The thread that ended a wait, which is no interrupt.
+fn ender(sample: &Sample) -> Option<(u32, &Arc<str>)> {
+    let waker = sample.waker.as_ref();
+    let waker = waker.filter(|waker| !disks::is_completion(&waker.kernel))?;
+    waker.task.as_ref().map(|task| (task.tid, &task.comm))
+}
+
+/// The chain behind waits of a kind that others end.
+fn chain(threads: &Threads, split: &Split, spot: &(Place, Option<usize>)) -> Option<Chain> {
+    let (kind, _) = spot.0;
+    let is_others = !chains::is_root(kind) && ![IDLE, THROTTLED].contains(&kind);
+    let holders = |number| split.holders(number);
+    let name = |number| split.name(number);
+    let chain = is_others.then(|| threads.chain(spot, holders, name))?;
+    chain.filter(Chain::is_long)
+}
+
+/// Whoever ended a wait.
+fn culprit(sample: &Sample, is_open: bool) -> Culprit {
+    match &sample.waker {
+        None if is_open => Culprit::Nobody,
+        None => Culprit::Unseen,
+        Some(waker) if disks::is_completion(&waker.kernel) => Culprit::Interrupt,
+        Some(waker) => waker.task.as_ref().map_or(Culprit::Interrupt, |task| {
+            let place = function(&waker.kernel, &waker.user);
+            Culprit::Program((Arc::clone(&task.comm), task.tgid), place)
+        }),
     }
 }
 

@@ -7,19 +7,30 @@ use budget::{Sampler, Windowed};
 use host::clock::Edges;
 use profile::ends;
 use profile::model::Profile;
-use session::Setup;
 use session::closing::{self, Closing};
 use session::sampling::{Collector, Sampled};
 use session::together::{AsOne, Together};
+use session::{Options, Setup, Tool};
 
+use crate::biolatency::Biolatency;
+use crate::lockstat::Lockstat;
 use crate::offcputime::{Harvest, Offcputime};
 use crate::profile::Profiling;
 use crate::runqlat::Runqlat;
 use crate::why::account::Account;
 use crate::why::args::{Args, Parts};
+use crate::why::beside::{Beside, Exact};
 use crate::why::chosen::Chosen;
+use crate::why::disks::Disks;
 use crate::why::drafts::Found;
+use crate::why::locks::Locks;
 use crate::why::{report, wall};
+
+/// Part of a budget that disks may cost.
+const OF_DISKS: f64 = 0.1;
+
+/// The same of locks.
+const OF_LOCKS: f64 = 0.4;
 
 /// All engines.
 pub(crate) struct Why<'a> {
@@ -27,6 +38,11 @@ pub(crate) struct Why<'a> {
     waits: Offcputime<'a>,
     queue: Runqlat<'a>,
     cpu: Profiling<'a>,
+    /// `None`: this kernel refuses its programs.
+    disks: Option<Beside<'a, Disks<'a>>>,
+    locks: Option<Beside<'a, Locks<'a>>>,
+    /// For the closing lines.
+    notes: Vec<String>,
     meter: &'a Meter,
     /// From the report on.
     closing: Option<Closing>,
@@ -36,11 +52,22 @@ impl Sampled for Args {
     type Collector<'a> = AsOne<Why<'a>>;
 
     fn collector<'a>(&'a self, setup: &Setup<'a>) -> Result<Self::Collector<'a>> {
-        let Parts { waits, queue, cpu } = self.parts()?;
+        let parts = self.parts()?;
+        let Parts {
+            waits, queue, cpu, ..
+        } = parts;
         let waits = waits.collector(&setup.for_part(waits))?;
         let sharing = setup.for_part(cpu).sharing(waits.tables()?);
+        let mut notes = Vec::new();
+        let disks = optional(parts.disks(setup), "disks", &mut notes);
+        let disks = disks.map(|engine| self.beside(Disks::new(engine), OF_DISKS, setup));
+        let locks = optional(parts.locks(setup, &waits), "locks", &mut notes);
+        let locks = locks.map(|engine| self.beside(Locks(engine), OF_LOCKS, setup));
         Ok(AsOne(Why {
             args: self,
+            disks,
+            locks,
+            notes,
             queue: queue.collector(&setup.for_part(queue))?,
             cpu: cpu.collector(&sharing)?,
             waits,
@@ -68,13 +95,53 @@ impl Why<'_> {
     }
 }
 
+impl Parts {
+    fn locks<'a>(&'a self, setup: &Setup<'a>, waits: &Offcputime<'_>) -> Result<Lockstat<'a>> {
+        let shared = setup.for_part(&self.locks).sharing(waits.tables()?);
+        self.locks.load(&shared)
+    }
+
+    fn disks<'a>(&'a self, setup: &Setup<'a>) -> Result<Biolatency<'a>> {
+        let setup = Setup {
+            targets: &self.everyone,
+            programs: self.disks.programs(setup.kernel, &self.everyone),
+            ..setup.for_part(&self.disks)
+        };
+        Biolatency::load_part(&self.disks, &setup)
+    }
+}
+
+impl Args {
+    fn beside<'a, E: Exact>(&self, engine: E, share: f64, setup: &Setup<'a>) -> Beside<'a, E> {
+        Beside::new(engine, setup.meter, (share, self.budget.max_overhead))
+    }
+}
+
+/// An engine that the account can do without, and a note where this kernel has it do so.
+fn optional<T>(loaded: Result<T>, what: &str, notes: &mut Vec<String>) -> Option<T> {
+    match loaded {
+        Ok(engine) => Some(engine),
+        Err(error) => {
+            notes.push(format!("without {what}: {error:#}"));
+            None
+        }
+    }
+}
+
 impl Together for Why<'_> {
     fn parts(&self) -> Vec<&dyn Collector> {
-        vec![&self.queue, &self.cpu, &self.waits]
+        let mut parts: Vec<&dyn Collector> = vec![&self.queue, &self.cpu, &self.waits];
+        parts.extend(self.disks.iter().map(|part| part as &dyn Collector));
+        parts.extend(self.locks.iter().map(|part| part as &dyn Collector));
+        parts
     }
 
     fn parts_mut(&mut self) -> Vec<&mut dyn Collector> {
-        vec![&mut self.queue, &mut self.cpu, &mut self.waits]
+        let mut parts: Vec<&mut dyn Collector> =
+            vec![&mut self.queue, &mut self.cpu, &mut self.waits];
+        parts.extend(self.disks.iter_mut().map(|part| part as &mut dyn Collector));
+        parts.extend(self.locks.iter_mut().map(|part| part as &mut dyn Collector));
+        parts
     }
 
     fn describe(&self) -> String {
@@ -85,6 +152,8 @@ impl Together for Why<'_> {
         let waits = self.waits.harvest(sampler, window)?;
         let mut queue = self.queue.harvest(window)?;
         let cpu = self.cpu.harvest(sampler, window)?;
+        let disks = self.disks.as_mut().map(Beside::seen).transpose()?;
+        let locks = self.locks.as_mut().map(Beside::seen).transpose()?;
         let mut on = self.cpu.profile(&cpu);
         let whole = waits.accounting;
         let (waits, off, chosen) = self.choose(waits, window);
@@ -97,6 +166,10 @@ impl Together for Why<'_> {
             on: &on,
             waits: &waits,
             queue: &queue,
+            disks: disks.as_ref().map(|seen| &seen.found),
+            locks: locks
+                .as_ref()
+                .map(|seen| (&seen.found.locks[..], seen.scale(window))),
             window,
             looked: (!sampler.is_exact()).then(|| sampler.share(window.end_ns)),
         });
@@ -108,7 +181,15 @@ impl Together for Why<'_> {
         let mut losses = waits.losses.clone();
         losses.absorb(&queue.losses);
         losses.absorb(&cpu.losses);
-        let closing = Closing {
+        if let Some(seen) = &locks {
+            losses.absorb(&seen.losses);
+            self.notes.extend(seen.note(window, "locks"));
+        }
+        if let Some(seen) = &disks {
+            losses.absorb(&seen.losses);
+            self.notes.extend(seen.note(window, "disks"));
+        }
+        let mut closing = Closing {
             events: (whole.events, closing::switches_and_wakeups(&cost)),
             ends: ends::describe(&wall),
             losses,
@@ -116,6 +197,7 @@ impl Together for Why<'_> {
             losses_of_ns: whole.lifetime_ns,
             ..self.waits.balance(&waits, &off, &cost)
         };
+        closing.notes.append(&mut self.notes);
         report::report(self.args, &account, &wall, &closing)?;
         self.closing = Some(closing);
         Ok(())

@@ -6,8 +6,10 @@ use session::closing::Closing;
 use session::quotas::UsedUp;
 
 use crate::why::account::Account;
+use crate::why::chains::Chain;
 use crate::why::chosen::Chosen;
 use crate::why::line::{Blame, Culprit, Line, Program};
+use crate::why::lock::Lock;
 
 /// Most bytes of the brief form.
 const BRIEF: usize = 4096;
@@ -95,6 +97,11 @@ fn line(line: &Line) -> Value {
     let mut whole = time(line);
     whole["processes"] = line.whose.iter().map(process).collect();
     whole["culprits"] = culprits.collect();
+    whole["chain"] = json!(line.chain.as_ref().map(Chain::to_json));
+    whole["lock"] = json!(line.lock.as_ref().map(Lock::to_json));
+    if let Some(users) = &line.users {
+        whole["disk_users"] = users.to_json();
+    }
     whole
 }
 
@@ -124,6 +131,7 @@ fn culprit(line: &Line, blame: &Blame) -> Value {
         }
         Culprit::Interrupt => json!({ "interrupt": true }),
         Culprit::Nobody => json!({ "open": true }),
+        Culprit::Disk(disk, phase) => json!({ "disk": &**disk, "phase": phase.key() }),
         Culprit::Unseen => json!({ "unseen": true }),
         Culprit::Function(name, program) => json!({ "function": &**name, "comm": &**program }),
     };

@@ -6,23 +6,11 @@ use hist::Histogram;
 use profile::frame::Frame;
 use profile::text::comm;
 
+use crate::biolatency::Phase;
 use crate::offcputime::SLEEP;
-
-/// Time on CPUs.
-pub(crate) const ON_CPU: &str = "on-cpu";
-/// Time in the run queue.
-pub(crate) const RUN_QUEUE: &str = "run-queue";
-/// Waits of threads with nothing to do.
-pub(crate) const IDLE: &str = "idle";
-/// Time between switches that the kernel does not show.
-pub(crate) const UNSEEN: &str = "unseen";
-/// Waits that no table had room for, or whose stack was not walked.
-pub(crate) const LOST: &str = "lost";
-/// Time that no line has; less than none where lines overlap.
-pub(crate) const RESIDUAL: &str = "residual";
-
-/// A program: its name and its process ID.
-pub(crate) type Program = (Arc<str>, u32);
+use crate::why::chains::Chain;
+pub(crate) use crate::why::kinds::{IDLE, LOST, ON_CPU, Program, RESIDUAL, RUN_QUEUE, UNSEEN};
+use crate::why::lock::Lock;
 
 /// Words for a program.
 pub(crate) fn program((name, pid): &Program) -> String {
@@ -43,6 +31,8 @@ pub(crate) enum Culprit {
     Nobody,
     /// The waits are over, and their end was not seen.
     Unseen,
+    /// Requests were in a phase, to a disk.
+    Disk(Arc<str>, Phase),
     /// A function used the CPU, in all processes of a name.
     Function(Arc<str>, Arc<str>),
 }
@@ -52,6 +42,14 @@ impl Culprit {
     pub(crate) fn is_nameless(&self) -> bool {
         matches!(self, Self::Program((_, 0), _) | Self::Unseen)
     }
+}
+
+/// Processes that used a disk.
+#[derive(Clone, Debug)]
+pub(crate) struct Users {
+    pub(crate) disk: Arc<str>,
+    /// Time of their requests in its device, ns; the most first.
+    pub(crate) users: Vec<(Program, u64)>,
 }
 
 /// Its part of a line.
@@ -78,6 +76,12 @@ pub(crate) struct Line {
     pub(crate) whose: Vec<(Program, u64)>,
     /// The most first, and last what nobody can be named for.
     pub(crate) blames: Vec<Blame>,
+    /// The lock that it is for, where that is known.
+    pub(crate) lock: Option<Lock>,
+    /// From whom it waits for to the root.
+    pub(crate) chain: Option<Chain>,
+    /// Processes that used the disk which it waits for.
+    pub(crate) users: Option<Users>,
     /// Sum of all blames that there are, in their unit.
     pub(crate) blamed: u64,
     /// The stack with most of it, of the kernel and of the program.

@@ -7,17 +7,28 @@ use args::Args;
 
 mod account;
 mod args;
+mod beside;
+mod chains;
 mod chosen;
+mod disk_users;
+mod disks;
 mod drafts;
 mod engine;
 mod json;
+mod kinds;
 mod line;
+mod lock;
+mod locks;
 mod next;
+mod page;
+mod remarks;
 mod report;
 mod sentences;
+mod table;
 #[cfg(test)]
 mod tests;
 mod wall;
+mod words;
 
 /// The question that it answers.
 pub const QUESTION: &str = "What costs a program its time, and who causes it?";

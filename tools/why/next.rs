@@ -7,6 +7,7 @@ use session::next::{self, Step, is_plain};
 use crate::offcputime::{DATABASE_LOCK, THROTTLED};
 use crate::why::account::Account;
 use crate::why::args::Args;
+use crate::why::disk_users;
 use crate::why::line::{Culprit, Line, ON_CPU, Program, RUN_QUEUE};
 use crate::why::sentences::{IS_CULPRIT, is_at_rest};
 
@@ -34,8 +35,14 @@ fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) 
             }
             None => Step::RunQueue,
         },
-        "block-io" => Step::Disks,
+        "block-io" => match disk_users::next(line) {
+            Some(command) => return Some(command),
+            None => Step::Disks,
+        },
         _ if is_database_lock(line) => return of_name(Step::Locks, line),
+        _ if line.lock.is_some() => {
+            return line.lock.as_ref().map(|lock| lock.next(&target));
+        }
         "futex" | "lock" | "file-lock" | "semaphore" | "eventfd" => Step::Locks,
         "page-fault" => Step::MajorFaults,
         _ => match neighbour(args, line, is_there) {

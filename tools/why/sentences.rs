@@ -1,13 +1,16 @@
 //! The answer in sentences: what costs most, and who causes it. Each is read off one line of the account.
 
-use profile::escape::terminal;
 use profile::statistics;
-use profile::text::{WIDTH, comm, cut, round_percent, sentence};
+use profile::text::{WIDTH, comm, round_percent, sentence};
 use profile::units;
 
 use crate::offcputime::{SLEEP, THROTTLED, for_what};
 use crate::why::account::Account;
-use crate::why::line::{Culprit, IDLE, LOST, Line, ON_CPU, RUN_QUEUE, UNSEEN, program};
+use crate::why::chains::Chain;
+use crate::why::line::{Culprit, IDLE, LOST, Line, ON_CPU, RUN_QUEUE, UNSEEN};
+use crate::why::lock::Lock;
+use crate::why::words;
+pub(crate) use crate::why::words::{function, program};
 
 /// Share of busy time from which a line stands out.
 pub(crate) const STANDS_OUT: f64 = 0.1;
@@ -15,8 +18,6 @@ pub(crate) const STANDS_OUT: f64 = 0.1;
 pub(crate) const IS_CULPRIT: f64 = 0.2;
 /// Share of the threads' time, and of the window, below which they had nothing to do.
 const NOTHING: f64 = 0.01;
-/// Columns of a function's name.
-const NAME: usize = 40;
 
 /// Sentences on whose time it is, what costs most of it, and who causes that.
 pub(crate) fn sentences(account: &Account) -> Vec<String> {
@@ -72,11 +73,6 @@ fn whole(account: &Account) -> Vec<String> {
     sentence(&parts, ",", WIDTH)
 }
 
-/// Words for a function's name.
-pub(crate) fn function(name: &str) -> String {
-    cut(&terminal(name), NAME)
-}
-
 fn rest(account: &Account) -> Vec<String> {
     let busy = units::duration(account.busy_ns());
     let parts = [
@@ -107,7 +103,10 @@ fn costliest(account: &Account, line: &Line) -> Vec<String> {
     parts.push(match line.kind {
         ON_CPU => "went by on CPUs".to_owned(),
         RUN_QUEUE => "was waited for a CPU".to_owned(),
-        kind => format!("was waited {}", for_what(kind)),
+        kind => match &line.lock {
+            Some(lock) => format!("was waited for {}", lock.in_sentence()),
+            None => format!("was waited {}", for_what(kind)),
+        },
     });
     parts.extend(
         line.place
@@ -187,13 +186,30 @@ fn waker(account: &Account, line: &Line) -> Vec<String> {
     if *culprit == Culprit::Nobody {
         return vec![format!("{percent} nobody has ended yet")];
     }
+    if let Culprit::Disk(..) = culprit {
+        let words = format!("{percent} went by {}", who(culprit, account));
+        let users = line.users.iter();
+        return [words]
+            .into_iter()
+            .chain(users.flat_map(|users| users.sentence(line)))
+            .collect();
+    }
     let words = format!("{} ended {percent}", who(culprit, account));
     let place = match culprit {
         Culprit::Program(_, Some(place)) => Some(format!("in {}", function(place))),
         _ => None,
     };
     let many = (share < IS_CULPRIT).then(|| "many ended these waits:".to_owned());
-    many.into_iter().chain([words]).chain(place).collect()
+    let lock = line.lock.as_ref();
+    let doing = lock.and_then(Lock::doing);
+    let root = line.chain.as_ref().and_then(Chain::root);
+    let root = root.map(|root| format!("at the root: {root}"));
+    many.into_iter()
+        .chain([words])
+        .chain(place)
+        .chain(doing)
+        .chain(root)
+        .collect()
 }
 
 /// Words for a culprit.
@@ -203,6 +219,7 @@ pub(crate) fn who(culprit: &Culprit, account: &Account) -> String {
         Culprit::Interrupt => "an interrupt".to_owned(),
         Culprit::Nobody => "nobody yet".to_owned(),
         Culprit::Unseen => "somebody who was not seen".to_owned(),
+        Culprit::Disk(disk, phase) => words::place(disk, *phase),
         // One program need not be named again and again.
         Culprit::Function(name, program) => match account.programs.len() {
             0 | 1 => function(name),

@@ -9,7 +9,9 @@ use session::quotas::UsedUp;
 use super::account::Account;
 use super::args::Args;
 use super::line::{Blame, Culprit, IDLE, LOST, Line, ON_CPU, RESIDUAL, RUN_QUEUE};
-use super::{json, next, report, sentences};
+
+use super::{json, next, page, sentences, table};
+use crate::biolatency::Phase;
 use crate::narrow::{MANY, PATHS, assert_narrow};
 use crate::offcputime::{SLEEP, THROTTLED};
 
@@ -75,7 +77,7 @@ fn said(account: &Account) -> String {
 
 fn table(account: &Account) -> String {
     let mut table = Vec::new();
-    let written = report::table(&args("why -v"), account).write(Style::Plain, &mut table);
+    let written = table::table(&args("why -v"), account).write(Style::Plain, &mut table);
     written.expect("a vector");
     String::from_utf8(table).expect("text")
 }
@@ -155,12 +157,16 @@ fn where_nothing_stands_out_or_nobody_is_to_blame_it_is_said() {
 fn the_next_command_looks_at_the_line_or_at_its_culprit() {
     let other = [(program("cc1", 9), 60)];
     let own = [(program("app", 7), 60)];
+    let [device, queue] =
+        [Phase::Device, Phase::Queued].map(|phase| [(Culprit::Disk("vda".into(), phase), 60)]);
     for (kind, blames, expected) in [
         (ON_CPU, &other[..], "profile -p 7 30 -o cpu.html"),
         (RUN_QUEUE, &other, "profile -p 9 10"),
         (RUN_QUEUE, &own, "runqlat -p 7 5 1"),
         ("futex", &other, "lockstat -p 7 10"),
         ("block-io", &other, "biolatency -P 5 1"),
+        ("block-io", &device, "biolatency -d vda -P 5 1"),
+        ("block-io", &queue, "biolatency -d vda --phases 5 1"),
         ("page-fault", &other, "profile -e major-faults -p 7 10"),
         ("pipe", &other, "why -p 9 10"),
         ("pipe", &own, "offcputime -p 7 10"),
@@ -328,7 +334,7 @@ fn a_page_has_each_line_as_a_bar_with_its_culprits_and_idleness_has_no_length() 
     let account = account(vec![line("futex", 300, &keeper), line(SLEEP, 200, &[])]);
     let answer = sentences::sentences(&account);
     let next = "next: lockstat -p 7 10".to_owned();
-    let page = report::page(&account, &[answer.clone(), vec![next.clone()]].concat());
+    let page = page::page(&account, &[answer.clone(), vec![next.clone()]].concat());
     assert_eq!(page.sentences.join(" "), said(&account));
     assert!(
         page.sentences
@@ -357,7 +363,7 @@ fn a_page_has_each_line_as_a_bar_with_its_culprits_and_idleness_has_no_length() 
     assert_eq!(first.remarks.len(), 2, "{first:?}");
 
     let naps = (0..50).map(|_| line(SLEEP, 3, &[]));
-    let page = report::page(&self::account(naps.collect()), &[]);
+    let page = page::page(&self::account(naps.collect()), &[]);
     assert_eq!(page.bars.len(), 41);
     assert_eq!(page.bars[40].label, "12 more lines (-j has all)");
 }

@@ -1,7 +1,10 @@
-//! A thread that loses its time in four known ways, round after round: it computes, waits for a lock that another thread sleeps with,
-//! waits for an answer through a pipe, and naps. It says how long each took by its clocks.
+//! A thread that loses its time in known ways, round after round: it computes, waits for a lock that another thread sleeps with,
+//! waits for an answer through a pipe, naps, and reads from a disk if it is given one. It says how long each took by its clocks.
 
-use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{PipeReader, PipeWriter, Read, Seek, SeekFrom, Write, pipe};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,13 +13,17 @@ use usekit_workloads::flags::Flags;
 use usekit_workloads::stage::Stage;
 use usekit_workloads::{clock, countdown, task};
 
-const USAGE: &str = "mixture [--rounds N]";
+const USAGE: &str = "mixture [--rounds N] [--disk PATH]";
 
 /// Time of each way in a round, ns.
 const COMPUTE_NS: u64 = 40_000_000;
 const HOLD_NS: u64 = 60_000_000;
 const ANSWER_NS: u64 = 30_000_000;
 const NAP_NS: u64 = 20_000_000;
+/// Reads in a round, past all caches, and their size in bytes.
+const READS: u64 = 24;
+const READ_BYTES: usize = 1 << 20;
+const PAGE: usize = 4096;
 
 type Lock = Arc<Mutex<()>>;
 
@@ -27,6 +34,25 @@ struct Partners {
     is_held: Receiver<()>,
     questions: PipeWriter,
     answers: PipeReader,
+    disk: Option<Disk>,
+}
+
+/// A disk, or a file, that is larger than what is read in a round.
+struct Disk {
+    file: File,
+    bytes: u64,
+    /// Place of the next read.
+    at: u64,
+}
+
+impl Disk {
+    fn open(path: &OsStr) -> Self {
+        let mut options = File::options();
+        let opened = options.read(true).custom_flags(libc::O_DIRECT).open(path);
+        let mut file = opened.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let bytes = file.seek(SeekFrom::End(0)).expect("a size");
+        Self { file, bytes, at: 0 }
+    }
 }
 
 #[inline(never)]
@@ -58,6 +84,23 @@ fn await_an_answer(partners: &mut Partners) -> u64 {
 }
 
 #[inline(never)]
+fn read_from_disk(disk: &mut Disk) -> u64 {
+    // A device writes to it by itself, where it begins with a page.
+    let mut memory = vec![0; READ_BYTES + PAGE];
+    let begin = memory.as_ptr().align_offset(PAGE);
+    let block = &mut memory[begin..begin + READ_BYTES];
+    let begin_ns = clock::mono_ns();
+    for _ in 0..READS {
+        if disk.at + READ_BYTES as u64 > disk.bytes {
+            disk.at = 0;
+        }
+        disk.file.read_exact_at(block, disk.at).expect("a disk");
+        disk.at += READ_BYTES as u64;
+    }
+    clock::mono_ns() - begin_ns
+}
+
+#[inline(never)]
 fn nap() -> u64 {
     let begin_ns = clock::mono_ns();
     clock::sleep_ns(NAP_NS);
@@ -66,6 +109,7 @@ fn nap() -> u64 {
 
 fn suffer(rounds: u64, mut partners: Partners) -> Value {
     let (mut compute_ns, mut lock_ns, mut answer_ns, mut nap_ns) = (0, 0, 0, 0);
+    let mut disk_ns = 0;
     for _ in 0..rounds {
         compute_ns += compute(COMPUTE_NS);
         partners.keeper.send(()).expect("the keeper is there");
@@ -73,6 +117,7 @@ fn suffer(rounds: u64, mut partners: Partners) -> Value {
         lock_ns += take_the_lock(&partners.lock);
         answer_ns += await_an_answer(&mut partners);
         nap_ns += nap();
+        disk_ns += partners.disk.as_mut().map_or(0, read_from_disk);
     }
     json!({
         "tid": task::tid(),
@@ -81,6 +126,7 @@ fn suffer(rounds: u64, mut partners: Partners) -> Value {
         "lock_ns": lock_ns,
         "answer_ns": answer_ns,
         "nap_ns": nap_ns,
+        "disk_ns": disk_ns,
     })
 }
 
@@ -111,6 +157,7 @@ fn main() {
         is_held,
         questions,
         answers,
+        disk: flags.last("--disk").map(Disk::open),
     };
     let mut stage = Stage::new();
     stage.spawn("victim", move || move || Some(suffer(rounds, partners)));

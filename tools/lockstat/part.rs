@@ -1,0 +1,117 @@
+//! lockstat's engine as one of several: who waited where for which lock, and who held it.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use bpf::lockstat::LockstatLinks;
+use budget::Told;
+use host::clock::monotonic_ns;
+use libbpf_rs::Object;
+use libbpf_rs::skel::Skel;
+use loader::section;
+use profile::frame::Frame;
+use profile::losses::Losses;
+use profile::model::Task;
+
+use crate::lockstat::engine::Lockstat;
+use crate::lockstat::harvest::Harvest;
+use crate::lockstat::row::{For, LockRow};
+use crate::lockstat::setup::FutexHooks;
+
+/// Waits of a thread for one lock in one place.
+pub(crate) struct Waited {
+    pub(crate) task: Task,
+    /// Stacks, of the kernel and of the program; empty where none was walked.
+    pub(crate) kernel: Arc<[Frame]>,
+    pub(crate) user: Arc<[Frame]>,
+    /// Time without what passed between its end and a CPU, ns.
+    pub(crate) ns: u64,
+}
+
+/// A lock, and the waits for it.
+pub(crate) struct Contended {
+    pub(crate) row: LockRow,
+    pub(crate) waits: Vec<Waited>,
+}
+
+/// Everything that was found.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// Without locks that threads wait for work at; the longest total wait first.
+    pub(crate) locks: Vec<Contended>,
+}
+
+impl Lockstat<'_> {
+    /// Its programs and maps.
+    pub(crate) fn object(&self) -> &Object {
+        self.skel.object()
+    }
+
+    /// The place where its programs read since when events count. They count until it halts: `end_ns` is nobody's.
+    ///
+    /// # Errors
+    ///
+    /// The programs' memory cannot be mapped.
+    pub(crate) fn told<'s>(&'s mut self, end_ns: &'s mut u64) -> Result<Told<'s>> {
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        let start_ns = &mut bss.window_start_ns;
+        Ok(Told { start_ns, end_ns })
+    }
+
+    /// Takes in stacks and locks' addresses, and follows targets.
+    ///
+    /// # Errors
+    ///
+    /// Its iterators fail.
+    pub(crate) fn look(&mut self) -> Result<()> {
+        self.absorb();
+        self.follow_targets()
+    }
+
+    /// Counts no longer: detaches its programs.
+    ///
+    /// # Errors
+    ///
+    /// Its iterators fail.
+    pub(crate) fn halt(&mut self) -> Result<()> {
+        let bss = section(self.skel.maps.bss_data.as_deref(), ".bss")?;
+        let start_ns = bss.window_start_ns;
+        self.ended = Some(self.turn(start_ns, monotonic_ns().max(start_ns), true)?);
+        self.skel.links = LockstatLinks::default();
+        self.futexes = FutexHooks::default();
+        Ok(())
+    }
+
+    /// Everything, after it has been halted.
+    ///
+    /// # Errors
+    ///
+    /// The tables cannot be read.
+    pub(crate) fn found(&mut self) -> Result<(Found, Losses)> {
+        let ended = self.ended.take().context("it counts still")?;
+        self.absorb();
+        let harvest = Harvest::take(&self.skel, &mut self.stacks, &mut self.names, ended)?;
+        let rows = harvest.rows.into_iter();
+        let locks = rows
+            .filter(|row| row.what != For::Work && row.total_ns > 0)
+            .map(|row| self.contended(row))
+            .collect();
+        let losses = self.ledger()?.losses;
+        Ok((Found { locks }, losses))
+    }
+
+    fn contended(&mut self, row: LockRow) -> Contended {
+        // What an interrupt waits for has nothing to do with the thread that it interrupted.
+        let waiters = row.waiters.iter().filter(|waiter| !waiter.in_interrupt);
+        let waits = waiters.map(|waiter| Waited {
+            task: waiter.task.clone(),
+            kernel: self.stacks.kernel_names(waiter.kernel),
+            user: self.stacks.user_names(waiter.user),
+            ns: waiter.total_ns.saturating_sub(waiter.run_queue_ns),
+        });
+        Contended {
+            waits: waits.collect(),
+            row,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! A lock that threads waited for, as a line of the account has it.
+
+use profile::text::{WIDTH, cut, sentence};
+use profile::units;
+use serde_json::{Value, json};
+use session::next::{self, Step};
+
+use crate::lockstat::{self, HolderKind, LockRow};
+
+/// Share by which lockstat's time of the same waits may be larger before that is said.
+const SAME: f64 = 0.02;
+/// Columns of its name in a line, and of words on its holders.
+const NAME: usize = 48;
+const WORDS: usize = WIDTH - 20;
+
+/// A lock, or several of a kind.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lock {
+    /// Class and name, as lockstat prints them.
+    pub(crate) name: String,
+    pub(crate) class: &'static str,
+    /// The same in a sentence.
+    noun: String,
+    /// Who held it, and what they did meanwhile.
+    about: Vec<String>,
+    /// Doings of who held it, in a few words; empty: nobody knows.
+    doing: String,
+    /// Those who held it or ended the waits for it: thread, how that is known, time that others waited, ns; the most first.
+    pub(crate) holders: Vec<(u32, HolderKind, u64)>,
+    /// Time of the same waits, by lockstat, ns.
+    pub(crate) lockstat_ns: u64,
+}
+
+impl Lock {
+    pub(crate) fn of(row: &LockRow) -> Self {
+        let threads = lockstat::by_thread(row.holders.iter());
+        let doing = lockstat::doing(&threads);
+        // Those who end waits are blamed by their functions already.
+        let are_wakers = threads.iter().all(|one| one.kind == HolderKind::Waker);
+        let mut about = match are_wakers {
+            true => vec![doing.clone()],
+            false => lockstat::held_by(&row.holders),
+        };
+        about.retain(|part| !part.is_empty());
+        let holders = threads.iter();
+        let holders = holders.map(|one| (one.task.tid, one.kind, one.caused_ns));
+        Self {
+            name: format!("{} {}", lockstat::class(row), lockstat::label(row)),
+            noun: format!("{} {}", lockstat::noun(row), lockstat::label(row)),
+            class: row.class,
+            about,
+            doing,
+            holders: holders.collect(),
+            lockstat_ns: 0,
+        }
+    }
+
+    /// Its name, of a length for lines.
+    pub(crate) fn short(&self) -> String {
+        cut(&self.name, NAME)
+    }
+
+    /// Words for it in a sentence.
+    pub(crate) fn in_sentence(&self) -> String {
+        cut(&self.noun, NAME)
+    }
+
+    /// The command that looks further at it, and at who waits for it.
+    pub(crate) fn next(&self, target: &str) -> String {
+        let answers = format!(
+            "who waits for {} and who releases it",
+            next::in_remark(&self.short(), "it")
+        );
+        Step::LockStacks.line_for(target, &answers)
+    }
+
+    /// What whoever held it did meanwhile, for a sentence.
+    pub(crate) fn doing(&self) -> Option<String> {
+        (!self.doing.is_empty()).then(|| format!("({})", self.doing))
+    }
+
+    /// Lines below the one of its waits, which took `ns`; that is an estimate if it is not exact.
+    pub(crate) fn remarks(&self, ns: u64, is_exact: bool) -> Vec<String> {
+        let mut remarks: Vec<String> = sentence(&self.about, ";", WORDS)
+            .iter()
+            .flat_map(|line| {
+                let parts: Vec<String> = line.split(", ").map(str::to_owned).collect();
+                sentence(&parts, ",", WORDS)
+            })
+            .collect();
+        if is_exact && self.differs(ns) {
+            let time = units::duration(self.lockstat_ns);
+            remarks.push(format!("lockstat has {time}: time spinning, and in calls"));
+        }
+        remarks.iter().map(|remark| format!("  {remark}")).collect()
+    }
+
+    fn differs(&self, ns: u64) -> bool {
+        self.lockstat_ns.saturating_sub(ns) as f64 > SAME * ns as f64
+    }
+
+    /// For programs.
+    pub(crate) fn to_json(&self) -> Value {
+        let holder = |(tid, kind, ns): &(u32, HolderKind, u64)| json!({ "tid": tid, "kind": kind.word(), "caused_ns": ns });
+        json!({
+            "name": self.name,
+            "class": self.class,
+            "lockstat_ns": self.lockstat_ns,
+            "holders": self.holders.iter().map(holder).collect::<Value>(),
+            "meanwhile": self.doing,
+        })
+    }
+}

@@ -1,0 +1,311 @@
+//! Locks behind waits: which one, and who held it meanwhile.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use anyhow::Result;
+use budget::Told;
+use libbpf_rs::Object;
+use profile::brief::place;
+use profile::frame::Frame;
+use profile::losses::Losses;
+use profile::model::{Profile, Sample};
+use profile::reasons;
+
+use crate::lockstat::{self, Contended, Lockstat, Side};
+use crate::why::beside::Exact;
+use crate::why::lock::Lock;
+
+/// Kinds of waits in which PostgreSQL's processes wait for its own locks.
+const OF_SERVERS: [&str; 5] = ["futex", "semaphore", "epoll", "poll", "socket"];
+/// Share of the waits of a kind in a function from which a lock has a line of its own.
+const OWN_LINE: f64 = 0.1;
+/// Share of a thread's waits in a place from which lockstat has all of them.
+const SAME: f64 = 0.98;
+
+/// lockstat's engine.
+pub(crate) struct Locks<'a>(pub(crate) Lockstat<'a>);
+
+impl Exact for Locks<'_> {
+    type Found = lockstat::Found;
+
+    fn object(&self) -> &Object {
+        self.0.object()
+    }
+
+    fn told<'s>(&'s mut self, end_ns: &'s mut u64) -> Result<Told<'s>> {
+        self.0.told(end_ns)
+    }
+
+    fn look(&mut self) -> Result<()> {
+        self.0.look()
+    }
+
+    fn halt(&mut self) -> Result<()> {
+        self.0.halt()
+    }
+
+    fn found(&mut self) -> Result<(lockstat::Found, Losses)> {
+        self.0.found()
+    }
+}
+
+/// A place where threads wait: kind of the wait, and the program's function.
+pub(crate) type Place = (&'static str, Option<Arc<str>>);
+/// The same of one thread, by its ID.
+type Spot = (u32, Place);
+
+/// Time of waits for locks, and of all waits in the same spots.
+#[derive(Default)]
+struct Spots {
+    /// Of each lock, by its number, as lockstat has it, ns.
+    locks: HashMap<Spot, Vec<(usize, u64)>>,
+    /// As offcputime has it, ns.
+    all: HashMap<Spot, u64>,
+}
+
+/// Waits by the lock that they were for.
+#[derive(Default)]
+pub(crate) struct Split {
+    locks: Vec<Lock>,
+    /// Shares of a spot's time, from 0 to 1 in all.
+    parts: HashMap<Spot, Vec<(usize, f64)>>,
+    /// Time in a place by lockstat, ns.
+    lockstat_ns: HashMap<(Place, usize), u64>,
+}
+
+impl Split {
+    /// Finds the lock of each wait in `off` by what lockstat has seen, whose time is to be multiplied by `scale`.
+    pub(crate) fn of(off: &Profile, locks: &[Contended], scale: f64) -> Self {
+        let spots = Spots::of(off, locks, scale);
+        let mut split = Self {
+            locks: locks.iter().map(|lock| Lock::of(&lock.row)).collect(),
+            lockstat_ns: spots.large(),
+            ..Self::default()
+        };
+        for (spot, of_spot) in spots.locks {
+            let all_ns = spots.all.get(&spot).copied().unwrap_or(0);
+            let locks_ns: u64 = of_spot.iter().map(|(_, ns)| ns).sum();
+            // offcputime's time stands: where lockstat has more, or the same but for moments, its locks share what there is.
+            let is_all = locks_ns as f64 >= SAME * all_ns as f64;
+            let of_ns = if is_all { locks_ns } else { all_ns }.max(1);
+            let is_large = |number| split.lockstat_ns.contains_key(&(spot.1.clone(), number));
+            let own = of_spot.iter().filter(|(number, _)| is_large(*number));
+            let shares = own.map(|(number, ns)| (*number, *ns as f64 / of_ns as f64));
+            let shares = shares.collect();
+            split.parts.insert(spot, shares);
+        }
+        split
+    }
+
+    /// Threads that held a lock, or released it, and the time that others waited meanwhile, ns.
+    pub(crate) fn holders(&self, number: usize) -> Vec<(u32, u64)> {
+        let lock = self.locks.get(number).into_iter();
+        let holders = lock.flat_map(|lock| &lock.holders);
+        holders.map(|(tid, _, ns)| (*tid, *ns)).collect()
+    }
+
+    /// A lock's name.
+    pub(crate) fn name(&self, number: usize) -> String {
+        self.locks.get(number).map(Lock::short).unwrap_or_default()
+    }
+
+    /// A lock by its number, as a line of a place has it.
+    pub(crate) fn lock(&self, number: usize, place: &Place) -> Option<Lock> {
+        let mut lock = self.locks.get(number)?.clone();
+        let seen_ns = self.lockstat_ns.get(&(place.clone(), number));
+        lock.lockstat_ns = seen_ns.copied().unwrap_or(0);
+        Some(lock)
+    }
+
+    /// Locks that a wait was for, by their numbers, with their parts of its time, ns; the rest of it was for none that is known.
+    pub(crate) fn parts(&self, sample: &Sample, place: &Place, ns: u64) -> Vec<(usize, u64)> {
+        let spot = (sample.task.tid, place.clone());
+        let parts = self.parts.get(&spot).into_iter().flatten();
+        let mut left = ns;
+        let mut found = Vec::new();
+        for (number, share) in parts {
+            // A wait that is one lock's is its to the nanosecond.
+            let part = ((ns as f64 * share).round() as u64).min(left);
+            left -= part;
+            found.push((*number, part));
+        }
+        found
+    }
+}
+
+impl Spots {
+    fn of(off: &Profile, locks: &[Contended], scale: f64) -> Self {
+        let mut spots = Self::default();
+        for sample in off.samples.iter().filter(|sample| !sample.idle) {
+            let [ns, _] = reasons::parts(off, sample.reason, &sample.values);
+            let kind = sample.reason.unwrap_or("other");
+            let spot = (
+                sample.task.tid,
+                (kind, function(&sample.kernel, &sample.user)),
+            );
+            *spots.all.entry(spot).or_default() += ns;
+        }
+        for (number, lock) in locks.iter().enumerate() {
+            for waited in &lock.waits {
+                let ns = (waited.ns as f64 * scale) as u64;
+                let function = function(&waited.kernel, &waited.user);
+                let mut found = kinds(lock)
+                    .iter()
+                    .map(|kind| (waited.task.tid, (*kind, function.clone())));
+                let Some(spot) = found.find(|spot| spots.all.contains_key(spot)) else {
+                    continue;
+                };
+                let of_spot = spots.locks.entry(spot).or_default();
+                match of_spot.iter_mut().find(|(same, _)| *same == number) {
+                    Some((_, sum)) => *sum += ns,
+                    None => of_spot.push((number, ns)),
+                }
+            }
+        }
+        spots
+    }
+
+    /// Locks with a large part of all waits in a place.
+    fn large(&self) -> HashMap<(Place, usize), u64> {
+        let mut places: HashMap<&Place, u64> = HashMap::new();
+        for ((_, place), ns) in &self.all {
+            *places.entry(place).or_default() += ns;
+        }
+        let mut sums: HashMap<(Place, usize), u64> = HashMap::new();
+        for ((_, place), locks) in &self.locks {
+            for (number, ns) in locks {
+                *sums.entry((place.clone(), *number)).or_default() += ns;
+            }
+        }
+        sums.retain(|(place, _), ns| {
+            let all = places.get(place).copied().unwrap_or(0);
+            *ns as f64 >= OWN_LINE * all as f64
+        });
+        sums
+    }
+}
+
+/// Kinds of the waits for a lock, by offcputime's words, the likeliest first.
+fn kinds(lock: &Contended) -> &'static [&'static str] {
+    let identity = &lock.row.identity;
+    match lock.row.class {
+        "sysv-sem" => &["semaphore"],
+        "eventfd" => &["eventfd"],
+        "jobserver" => &["pipe"],
+        _ if identity.side == Side::Kernel => &["lock"],
+        _ if identity.is_futex() => &["futex"],
+        _ if identity.is_files() => &["file-lock"],
+        _ => &OF_SERVERS,
+    }
+}
+
+/// Name of the function that a stack is in.
+fn function(kernel: &[Frame], user: &[Frame]) -> Option<Arc<str>> {
+    place(kernel, user).map(|name| name.as_ref().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use profile::frame::FrameKind;
+    use profile::model::{Task, ValueType};
+
+    use super::*;
+    use crate::lockstat::{Waited, example_row};
+
+    fn stack() -> Arc<[Frame]> {
+        let frame = Frame {
+            name: "lookup".into(),
+            kind: FrameKind::User,
+            inlined: false,
+            module: None,
+            address: 0,
+            line: None,
+        };
+        [frame].into()
+    }
+
+    fn task(tid: u32) -> Task {
+        Task {
+            comm: "app".into(),
+            tgid: 1,
+            tid,
+        }
+    }
+
+    fn wait(tid: u32, ns: u64) -> Sample {
+        Sample {
+            task: task(tid),
+            reason: Some("futex"),
+            user: stack(),
+            user_end: None,
+            kernel: [].into(),
+            waker: None,
+            idle: false,
+            count: 1,
+            values: vec![ns, 0],
+        }
+    }
+
+    fn lock(waits: &[(u32, u64)]) -> Contended {
+        let mut row = example_row(100);
+        (row.identity.side, row.identity.class) = (Side::User, 0);
+        let waits = waits.iter().map(|(tid, ns)| Waited {
+            task: task(*tid),
+            kernel: [].into(),
+            user: stack(),
+            ns: *ns,
+        });
+        Contended {
+            row,
+            waits: waits.collect(),
+        }
+    }
+
+    fn profile(samples: Vec<Sample>) -> Profile {
+        let value = |name| ValueType { name, unit: "ns" };
+        Profile {
+            tool: "offcputime",
+            values: vec![value("blocked"), value("runqueue")],
+            samples,
+            duration_ns: 1,
+        }
+    }
+
+    const AT: &str = "lookup";
+
+    #[test]
+    fn locks_have_their_time_and_never_more_than_there_was() {
+        let waits = [(1, 1_000), (2, 1_000), (3, 70), (4, 1_000)];
+        let off = profile(waits.map(|(tid, ns)| wait(tid, ns)).into());
+        // Of thread 2 lockstat has more than there was; the third lock is small.
+        let locks = [
+            lock(&[(1, 900), (2, 1_000), (4, 990)]),
+            lock(&[(2, 500), (9, 80)]),
+            lock(&[(1, 10)]),
+        ];
+        let split = Split::of(&off, &locks, 1.0);
+        let place: Place = ("futex", Some(AT.into()));
+        let parts = |sample: &Sample, ns| split.parts(sample, &place, ns);
+        assert_eq!(parts(&off.samples[0], 1_000), [(0, 900)]);
+        assert_eq!(parts(&off.samples[1], 1_000), [(0, 667), (1, 333)]);
+        assert_eq!(parts(&off.samples[3], 1_000), [(0, 1_000)]);
+        assert_eq!(
+            parts(&off.samples[2], 70),
+            [],
+            "it is for none that is known"
+        );
+        let other: Place = ("futex", Some("elsewhere".into()));
+        assert_eq!(split.parts(&off.samples[0], &other, 1_000), []);
+        let seen = |number| split.lock(number, &place).expect("a lock").lockstat_ns;
+        assert_eq!([seen(0), seen(1)], [2_890, 500]);
+    }
+
+    #[test]
+    fn what_was_seen_of_a_part_of_the_time_stands_for_all_of_it() {
+        let off = profile(vec![wait(1, 1_000)]);
+        let split = Split::of(&off, &[lock(&[(1, 100)])], 4.0);
+        let place: Place = ("futex", Some(AT.into()));
+        assert_eq!(split.parts(&off.samples[0], &place, 1_000), [(0, 400)]);
+    }
+}

@@ -1,0 +1,41 @@
+//! Words for programs, functions and disks.
+
+use profile::escape::terminal;
+use profile::text::{comm, cut};
+
+use crate::biolatency::Phase;
+use crate::why::kinds::Program;
+
+/// Columns of a function's name.
+const NAME: usize = 40;
+/// Columns of a disk's name.
+const DISK: usize = 16;
+
+/// Words for a program.
+pub(crate) fn program((name, pid): &Program) -> String {
+    match pid {
+        0 => comm(name),
+        pid => format!("{} {pid}", comm(name)),
+    }
+}
+
+/// Words for a function's name.
+pub(crate) fn function(name: &str) -> String {
+    cut(&terminal(name), NAME)
+}
+
+/// A disk's name for a terminal.
+pub(crate) fn disk(name: &str) -> String {
+    cut(&terminal(name), DISK)
+}
+
+/// Words for a place of requests: `in vda's device`.
+pub(crate) fn place(disk: &str, phase: Phase) -> String {
+    let disk = self::disk(disk);
+    match phase {
+        Phase::Device => format!("in {disk}'s device"),
+        Phase::Queued => format!("queued for {disk}"),
+        Phase::Before => format!("before the queue of {disk}"),
+        Phase::Total => format!("on {disk}"),
+    }
+}
