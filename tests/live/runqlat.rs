@@ -167,11 +167,9 @@ fn assert_quota_is_named(threads: u32) {
     let [of_others, whole, waits, cpu] = [other, whole, waits, cpu].map(|tool| tool.end().report());
     let by_name = by_name.end().stdout;
     let most = cgroup.throttled_periods() - before;
-    let head = format!(
-        "threads waited for want of CPU quota of {}:\n  5.00 ms per 50.0 ms, used up in ",
-        cgroup.path()
-    );
     let path = cgroup.path();
+    let head = "threads waited for want of CPU quota of";
+    let head = format!("{head} {path}:\n  5.00 ms per 50.0 ms, used up in ");
     workload.finish();
     for text in [&text, &by_name] {
         assert!(text.starts_with(&head), "{text}");

@@ -1,6 +1,6 @@
 //! Details for tools that are made of several engines: the time of each process, and how long waits took.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::mem;
 
 use anyhow::Result;
@@ -78,6 +78,18 @@ pub struct Details {
 }
 
 impl Details {
+    /// Time of all threads of these processes.
+    pub(crate) fn time_of(&self, tgids: &BTreeSet<u32>) -> ProcessTime {
+        let times = tgids.iter().filter_map(|tgid| self.processes.get(tgid));
+        times.fold(ProcessTime::default(), |sum, time| ProcessTime {
+            threads: sum.threads + time.threads,
+            lifetime_ns: sum.lifetime_ns.saturating_add(time.lifetime_ns),
+            oncpu_ns: sum.oncpu_ns.saturating_add(time.oncpu_ns),
+            unseen_ns: sum.unseen_ns.saturating_add(time.unseen_ns),
+            lost_ns: sum.lost_ns.saturating_add(time.lost_ns),
+        })
+    }
+
     /// Takes what the tables hold: of the threads that have ended, and lengths by the id of a row, which are returned.
     pub(crate) fn drain(skel: &OffcputimeSkel<'_>) -> Result<(Self, HashMap<u64, Lengths>)> {
         let mut details = Self::default();

@@ -2,6 +2,8 @@
 
 use std::os::fd::RawFd;
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result};
 use bpf::offcputime::types::left_out_sums;
 use bpf::offcputime::{OffcputimeSkel, OffcputimeSkelBuilder};
@@ -118,12 +120,11 @@ impl Offcputime<'_> {
         report::profile_of(self.args, is_choice, harvest, &mut self.stacks)
     }
 
-    /// The part of a harvest with details that is one process's; losses are those of all.
-    pub(crate) fn of_process(&self, mut harvest: Harvest, tgid: u32) -> Harvest {
-        let time = harvest.details.processes.get(&tgid);
-        harvest.accounting = time.copied().unwrap_or_default().into();
-        harvest.rows.retain(|row| row.task.tgid == tgid);
-        harvest.details.queue.retain(|other, _| *other == tgid);
+    /// The part of a harvest with details that is these processes'; losses are those of all.
+    pub(crate) fn of_processes(&self, mut harvest: Harvest, tgids: &BTreeSet<u32>) -> Harvest {
+        harvest.accounting = harvest.details.time_of(tgids).into();
+        harvest.rows.retain(|row| tgids.contains(&row.task.tgid));
+        harvest.details.queue.retain(|tgid, _| tgids.contains(tgid));
         harvest.quotas = quota::used_up(&self.quotas, &harvest.rows, true);
         harvest
     }

@@ -30,6 +30,10 @@ use crate::profile::report;
 use crate::profile::sampled::Sums;
 use crate::profile::traps;
 
+/// Bytes of stacks under way, and stacks that are known, where it is part of a tool: samples are few beside waits.
+const PART_RING: u32 = 2 << 20;
+const PART_STACKS: u32 = 1 << 14;
+
 /// The tool at work.
 pub struct Profiling<'a> {
     args: &'a Args,
@@ -58,6 +62,10 @@ impl Sampled for Args {
             let rodata = section(open.maps.rodata_data.as_deref_mut(), ".rodata")?;
             self.to_bpf(setup.targets, weight, rodata);
             bpf::share_unwind_maps!(open, &setup.tables);
+            if setup.tables.is_some() {
+                open.maps.stack_ring.set_max_entries(PART_RING)?;
+                open.maps.stacks_sent.set_max_entries(PART_STACKS)?;
+            }
             Ok(open.maps.moments.set_autocreate(self.keeps_moments())?)
         })?;
         let tables = bpf::unwind_maps!(skel);

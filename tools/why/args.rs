@@ -21,7 +21,7 @@ use crate::runqlat::Args as QueueArgs;
 
 const EXAMPLES: &str = "\
 Examples:
-  why                        # ten seconds of the process that loses most
+  why                        # ten seconds of the program that loses most
   why -p 123                 # of this one
   why --comm 'nginx*' 30     # of all threads of a name
   why -- make -j4            # of a command and its children
@@ -64,7 +64,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) targets: Targets,
 
-    /// The whole machine, not the process that loses most
+    /// The whole machine, not the program that loses most
     #[arg(long, help_heading = "Targets", conflicts_with_all = [
         "pids", "tids", "comm", "cgroup", "user_threads", "kernel_threads", "command",
     ])]
@@ -140,7 +140,7 @@ impl Args {
         self.parts.as_ref().context("its engines have no options")
     }
 
-    /// Looks whether it is about the process that loses most.
+    /// Looks whether it is about the program that loses most.
     pub(crate) fn chooses(&self) -> bool {
         self.targets.are_all() && !self.all
     }

@@ -1,7 +1,7 @@
-//! The process that loses most, where nobody is asked for: the answer is about it.
+//! The processes of one name that lose most together, where nobody is asked for: the answer is about them.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use host::clock::Edges;
@@ -14,7 +14,8 @@ use profile::units;
 use serde_json::{Value, json};
 
 use crate::offcputime::{Details, SLEEP};
-use crate::why::line::{self, Program};
+use crate::why::line::Program;
+use crate::why::words::processes;
 
 /// Share of the window that a process has to lose, or to use, to be chosen.
 const LEAST: f64 = 0.01;
@@ -22,19 +23,22 @@ const LEAST: f64 = 0.01;
 /// Its choice, of one measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chosen {
+    /// The name, and the process of it with most.
     pub(crate) program: Program,
-    /// Its time, ns.
+    /// All processes of that name that have any such time.
+    pub(crate) tgids: BTreeSet<u32>,
+    /// Their time, ns.
     pub(crate) ns: u64,
     /// The same of all processes, ns.
     pub(crate) all_ns: u64,
-    /// Whoever has most but for it, ns.
-    pub(crate) second: Option<(Program, u64)>,
+    /// Those of the name that has most but for it: the process with most, their number, and their time, ns.
+    pub(crate) second: Option<(Program, usize, u64)>,
     /// It is time lost: waited, neither in idleness nor in sleep by choice. Else nobody lost any to speak of, and it is time on CPUs.
     pub(crate) is_lost: bool,
 }
 
 impl Chosen {
-    /// The process with most of all waits and of the time on CPUs; `None`: nobody did anything to speak of.
+    /// The name whose processes have most of all waits, or of the time on CPUs; `None`: nobody did anything to speak of.
     pub(crate) fn of(off: &Profile, details: &Details, window: Edges) -> Option<Self> {
         let mut names: HashMap<u32, &Task> = HashMap::new();
         let mut lost: HashMap<u32, u64> = HashMap::new();
@@ -66,10 +70,14 @@ impl Chosen {
     pub(crate) fn describe(&self) -> Vec<String> {
         let whole = units::duration(self.all_ns);
         let share = |ns| round_percent(ns, self.all_ns);
-        let whose = line::program(&self.program);
+        let whose = processes(&self.program, self.tgids.len());
+        let [lose, are] = match self.tgids.len() {
+            0 | 1 => ["loses", "is"],
+            _ => ["lose", "are"],
+        };
         let mut parts = match self.is_lost {
             true => vec![
-                format!("{whose} loses most here,"),
+                format!("{whose} {lose} most here,"),
                 format!(
                     "{} of the {whole} that all processes waited",
                     share(self.ns)
@@ -78,30 +86,34 @@ impl Chosen {
             ],
             false => vec![
                 "no process waits to speak of:".to_owned(),
-                format!("{whose} is on CPUs most,"),
+                format!("{whose} {are} on CPUs most,"),
                 format!("{} of {whole};", share(self.ns)),
             ],
         };
-        parts.extend(
-            self.second.iter().map(|(second, ns)| {
-                format!("{} comes second, {}", line::program(second), share(*ns))
-            }),
-        );
+        parts.extend(self.second.iter().map(|(second, number, ns)| {
+            let come = if *number > 1 { "come" } else { "comes" };
+            let who = processes(second, *number);
+            format!("{who} {come} second, {}", share(*ns))
+        }));
         parts.push("(--all: the whole machine)".to_owned());
         sentence(&parts, "", WIDTH)
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        let time = |(name, pid): &Program, ns: u64| json!({"comm": &**name, "pid": pid, "ns": ns});
-        let mut chosen = time(&self.program, self.ns);
+        let time = |(name, pid): &Program, processes: usize, ns: u64| json!({"comm": &**name, "pid": pid, "processes": processes, "ns": ns});
+        let mut chosen = time(&self.program, self.tgids.len(), self.ns);
         chosen["of"] = json!(if self.is_lost { "lost" } else { "on-cpu" });
         chosen["all_ns"] = json!(self.all_ns);
-        chosen["second"] = json!(self.second.as_ref().map(|(one, ns)| time(one, *ns)));
+        chosen["second"] = json!(
+            self.second
+                .as_ref()
+                .map(|(one, number, ns)| time(one, *number, *ns))
+        );
         chosen
     }
 }
 
-/// Whoever has most, those without an ID in this PID namespace left out.
+/// The name with most, processes without an ID in this PID namespace left out.
 fn most(
     times: HashMap<u32, u64>,
     name: &impl Fn(u32) -> Arc<str>,
@@ -111,13 +123,28 @@ fn most(
     let mut times: Vec<(u32, u64)> = times.into_iter().collect();
     times.retain(|(tgid, ns)| *tgid != 0 && *ns > 0);
     times.rank_by_key(|(tgid, ns)| (Reverse(*ns), *tgid));
-    let mut ranked = times.iter().map(|(tgid, ns)| ((name(*tgid), *tgid), *ns));
-    let (program, ns) = ranked.next()?;
+    let mut names: Vec<(Program, BTreeSet<u32>, u64)> = Vec::new();
+    let mut places: HashMap<Arc<str>, usize> = HashMap::new();
+    for (tgid, ns) in times {
+        let name = name(tgid);
+        let place = *places.entry(Arc::clone(&name)).or_insert(names.len());
+        if place == names.len() {
+            names.push(((name, tgid), BTreeSet::new(), 0));
+        }
+        let (_, tgids, sum) = &mut names[place];
+        tgids.insert(tgid);
+        *sum = sum.saturating_add(ns);
+    }
+    names.rank_by_key(|((_, tgid), _, ns)| (Reverse(*ns), *tgid));
+    let mut ranked = names.into_iter();
+    let (program, tgids, ns) = ranked.next()?;
+    let second = ranked.next();
     Some(Chosen {
         program,
+        tgids,
         ns,
         all_ns,
-        second: ranked.next(),
+        second: second.map(|(program, tgids, ns)| (program, tgids.len(), ns)),
         is_lost,
     })
 }
@@ -184,7 +211,7 @@ mod tests {
         assert_eq!((&*found.program.0, found.program.1), ("p3", FIRST + 3));
         assert_eq!((found.ns, found.all_ns), (6 * S, 12 * S));
         let second = found.second.as_ref().expect("a second");
-        assert_eq!((&*second.0.0, second.1), ("p4", 5 * S));
+        assert_eq!((&*second.0.0, second.2), ("p4", 5 * S));
         let text = found.describe().join(" ");
         for words in [
             "p3 1073741827 loses most here",
@@ -194,6 +221,32 @@ mod tests {
             assert!(text.contains(words), "{words}: {text}");
         }
         assert_eq!(found.to_json()["second"]["comm"], "p4");
+    }
+
+    #[test]
+    fn processes_of_one_name_lose_together() {
+        let backend = |process, s| {
+            let mut wait = wait(process, "futex", false, [s, 0]);
+            wait.task.comm = "backend".into();
+            wait
+        };
+        let waits = vec![
+            wait(1, "pipe", false, [5, 0]),
+            backend(2, 3),
+            backend(3, 4),
+            backend(4, 1),
+        ];
+        let found = chosen(waits, &[]).expect("somebody");
+        assert_eq!((&*found.program.0, found.ns), ("backend", 8 * S));
+        assert_eq!(found.tgids, [2, 3, 4].map(|process| FIRST + process).into());
+        let text = found.describe();
+        assert_eq!(text[0], "3 processes of backend lose most here,");
+        assert!(text[1].starts_with("  62% of the 13.0 s"), "{text:?}");
+        let json = found.to_json();
+        assert_eq!(
+            (&json["pid"], &json["processes"]),
+            (&(FIRST + 3).into(), &3.into())
+        );
     }
 
     #[test]
@@ -221,7 +274,8 @@ mod tests {
                 program: program(),
                 ns: u64::MAX / 2,
                 all_ns: u64::MAX,
-                second: Some((program(), 7)),
+                tgids: [1, 2].into(),
+                second: Some((program(), 2, 7)),
                 is_lost,
             };
             assert_narrow(&chosen.describe().join("\n"));

@@ -89,7 +89,7 @@ impl Why<'_> {
         let Some(chosen) = chosen.flatten() else {
             return (waits, off, None);
         };
-        let waits = self.waits.of_process(waits, chosen.program.1);
+        let waits = self.waits.of_processes(waits, &chosen.tgids);
         let off = self.waits.profile(&waits, true);
         (waits, off, Some(chosen))
     }
@@ -157,9 +157,10 @@ impl Together for Why<'_> {
         let mut on = self.cpu.profile(&cpu);
         let whole = waits.accounting;
         let (waits, off, chosen) = self.choose(waits, window);
-        if let Some(Chosen { program, .. }) = &chosen {
-            on.samples.retain(|sample| sample.task.tgid == program.1);
-            queue.culprits.retain(|one| one.victim == program.1);
+        if let Some(Chosen { tgids, .. }) = &chosen {
+            on.samples
+                .retain(|sample| tgids.contains(&sample.task.tgid));
+            queue.culprits.retain(|one| tgids.contains(&one.victim));
         }
         let mut account = Account::of(&Found {
             off: &off,

@@ -4,21 +4,12 @@ use std::sync::Arc;
 
 use hist::Histogram;
 use profile::frame::Frame;
-use profile::text::comm;
 
 use crate::biolatency::Phase;
 use crate::offcputime::SLEEP;
 use crate::why::chains::Chain;
 pub(crate) use crate::why::kinds::{IDLE, LOST, ON_CPU, Program, RESIDUAL, RUN_QUEUE, UNSEEN};
 use crate::why::lock::Lock;
-
-/// Words for a program.
-pub(crate) fn program((name, pid): &Program) -> String {
-    match pid {
-        0 => comm(name),
-        pid => format!("{} {pid}", comm(name)),
-    }
-}
 
 /// Somebody, or something, that time is due to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -19,7 +19,10 @@ pub(crate) fn next(args: &Args, account: &Account, is_there: fn(u32) -> bool) ->
 }
 
 fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) -> Option<String> {
-    let target = target(args, line, is_there)?;
+    let target = match &account.chosen {
+        Some(chosen) if chosen.tgids.len() > 1 => of_name(&chosen.program.0)?,
+        _ => target(args, line, is_there)?,
+    };
     if let Some(quota) = account.quotas.first().filter(|_| line.kind == THROTTLED) {
         let (program, _) = line.whose.first()?;
         let victim = Some(program.1).filter(|pid| is_there(*pid));
@@ -39,7 +42,10 @@ fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) 
             Some(command) => return Some(command),
             None => Step::Disks,
         },
-        _ if is_database_lock(line) => return of_name(Step::Locks, line),
+        _ if is_database_lock(line) => {
+            let ((name, _), _) = line.whose.first()?;
+            return Some(Step::Locks.line(&of_name(name)?));
+        }
         _ if line.lock.is_some() => {
             return line.lock.as_ref().map(|lock| lock.next(&target));
         }
@@ -76,10 +82,9 @@ fn is_database_lock(line: &Line) -> bool {
     user.iter().any(|frame| &*frame.name == DATABASE_LOCK)
 }
 
-/// The command for all processes of the first one's name.
-fn of_name(step: Step, line: &Line) -> Option<String> {
-    let ((name, _), _) = line.whose.first()?;
-    is_plain(name).then(|| step.line(&format!("--comm {name}")))
+/// Options for all processes of a name.
+fn of_name(name: &str) -> Option<String> {
+    is_plain(name).then(|| format!("--comm {name}"))
 }
 
 /// Those that were asked for, or of the whole machine the process with most of the line.
@@ -92,5 +97,5 @@ fn target(args: &Args, line: &Line, is_there: fn(u32) -> bool) -> Option<String>
         return Some(format!("-p {pid}"));
     }
     // Others of its name may come where a process has ended.
-    is_plain(name).then(|| format!("--comm {name}"))
+    of_name(name)
 }

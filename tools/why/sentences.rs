@@ -44,6 +44,9 @@ fn whole(account: &Account) -> Vec<String> {
     let who = match &account.programs[..] {
         [] => "no program with a name".to_owned(),
         [one] => program(one),
+        [first, others @ ..] if others.iter().all(|(name, _)| *name == first.0) => {
+            words::processes(first, account.programs.len())
+        }
         [first, others @ ..] => {
             let others = units::counted(others.len() as u64, "other processes");
             format!("{} and {others}", program(first))

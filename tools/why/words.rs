@@ -2,6 +2,7 @@
 
 use profile::escape::terminal;
 use profile::text::{comm, cut};
+use profile::units;
 
 use crate::biolatency::Phase;
 use crate::why::kinds::Program;
@@ -16,6 +17,18 @@ pub(crate) fn program((name, pid): &Program) -> String {
     match pid {
         0 => comm(name),
         pid => format!("{} {pid}", comm(name)),
+    }
+}
+
+/// Words for one process, or for several of its name.
+pub(crate) fn processes(first: &Program, number: usize) -> String {
+    match number {
+        0 | 1 => program(first),
+        _ => format!(
+            "{} processes of {}",
+            units::count(number as u64),
+            comm(&first.0)
+        ),
     }
 }
 
