@@ -8,7 +8,7 @@ use regex_lite::Regex;
 const UNITS: &str = "ns us ms s B KiB MiB GiB pp Hz";
 /// Pieces of a word each that stand side by side, in the singular; any others are no sentence.
 const PAIRS: &str = "by count, call of, count for, count of, count over, for spinlock, function grew, lock in, meanwhile asleep, more function, \
-    more stack, over call, sample in, thread behind, thread within, time in, tracing for";
+    more stack, over call, sample in, sleep in, thread behind, thread within, time in, tracing for";
 
 pub(super) fn is_one_of(word: &str, words: &str) -> bool {
     words

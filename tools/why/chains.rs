@@ -215,14 +215,8 @@ impl Chain {
                 } else {
                     lock.as_str()
                 };
-                let place = place
-                    .as_ref()
-                    .map(|place| format!(" in {}", function(place)));
-                parts.push(format!(
-                    "{what}{} {:.0}%",
-                    place.unwrap_or_default(),
-                    100.0 * share
-                ));
+                let did = in_place(what, place.as_deref());
+                parts.push(format!("{did} {:.0}%", 100.0 * share));
             }
         }
         parts.extend(match self.end {
@@ -244,12 +238,8 @@ impl Chain {
     pub(crate) fn root(&self) -> Option<String> {
         let last = self.links.last().filter(|_| self.end == End::Root)?;
         let ((kind, place), ..) = last.did.as_ref()?;
-        let place = place
-            .as_ref()
-            .map(|place| format!(" in {}", function(place)));
-        let place = place.unwrap_or_default();
-        let did = word(kind);
-        Some(format!("{} {}, {did}{place}", comm(&last.comm), last.tid))
+        let did = in_place(word(kind), place.as_deref());
+        Some(format!("{} {}, {did}", comm(&last.comm), last.tid))
     }
 
     /// For programs.
@@ -275,6 +265,14 @@ impl Chain {
         };
         let links: Value = self.links.iter().zip(&self.locks).map(link).collect();
         json!({ "links": links, "end": end })
+    }
+}
+
+/// Words for what a thread did: `sleep in refill`.
+fn in_place(what: &str, place: Option<&str>) -> String {
+    match place {
+        Some(place) => format!("{what} in {}", function(place)),
+        None => what.to_owned(),
     }
 }
 
