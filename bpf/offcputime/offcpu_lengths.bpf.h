@@ -38,7 +38,7 @@ static __always_inline __u64 new_row_id(void)
 	return sums ? ++sums->rows << ROW_CPU_BITS | bpf_get_smp_processor_id() : 0;
 }
 
-/* Of a wait in a row that has an id: until it was over, and in the run queue after that. */
+/* Lengths of a wait in a row that has an id: until it was over, and in the run queue after that. */
 static __always_inline void add_lengths(__u64 row, __u32 tgid, __u64 blocked_ns, __u64 runqueue_ns)
 {
 	if (!blocked_ns) {

@@ -15,7 +15,7 @@ struct open_phase {
 	/* Length of the phase, all of which is inside the window. */
 	__u64 phase_ns;
 	__u64 lifetime_ns;
-	/* Of phases before it. */
+	/* Sums of the phases before it. */
 	__u64 oncpu_ns;
 	__u64 unseen_ns;
 	__u64 lost_ns;

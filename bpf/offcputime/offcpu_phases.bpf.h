@@ -24,10 +24,10 @@ enum phase {
 /* Per task: what a target is doing. */
 struct member {
 	__u64 joined_ns;
-	/* Of its phases since then: */
+	/* Sums of its phases since then: */
 	__u64 oncpu_ns;
 	__u64 unseen_ns;
-	/* Of its waits, those without a row. */
+	/* Its waits without a row. */
 	__u64 lost_ns;
 	/* When the present phase began. */
 	__u64 since_ns;

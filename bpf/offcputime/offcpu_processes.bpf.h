@@ -11,7 +11,7 @@
 
 #define MAX_PROCESSES 16384
 
-/* Of threads that have ended, or are targets no longer. */
+/* Times of threads that have ended, or are targets no longer. */
 struct process_time {
 	__u64 threads;
 	__u64 lifetime_ns;

@@ -35,7 +35,7 @@ struct offcputime_value {
 	__u64 blocked_ns;
 	__u64 runqueue_ns;
 	__u64 count;
-	/* In `lengths`; 0: they are not asked for. */
+	/* The row in `lengths`; 0: they are not asked for. */
 	__u64 id;
 };
 

@@ -67,7 +67,7 @@ struct runqlat_config {
 	__u32 causes;
 	/* Waits at least this long are sent one by one; 0: none. */
 	__u64 slower_ns;
-	/* Who was waited behind is told of each process that waited. */
+	/* Each process that waited is told apart: whom it waited behind. */
 	__u32 by_victim;
 	__u32 pad;
 };

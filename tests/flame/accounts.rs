@@ -63,7 +63,7 @@ fn page(files: &Files) -> String {
     files.file("why.html", String::from_utf8(out).expect("text"))
 }
 
-/// What stands where in `inner`, a document, and what a click on a line opens.
+/// Places of everything in `inner`, a document, and what a click on a line opens.
 const LOOK: &str = "
   var bars = Array.from(inner.querySelectorAll('.bar'));
   var wide = function (bar) { var i = bar.querySelector('i'); return i ? i.getBoundingClientRect().width : 0; };

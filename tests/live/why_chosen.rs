@@ -98,7 +98,7 @@ fn without_a_target_it_is_the_process_that_loses_most_with_the_figures_that_it_h
     assert_contenders(&report, &results[0], 41);
     assert_eq!(report["chosen"], Value::Null);
 
-    // Whoever computes, and whoever has many idle threads, loses nothing.
+    // The one that computes and the one with many idle threads lose nothing.
     let mut loser = contenders("loser", "40 1500");
     let mut second = contenders("second", "16 1500");
     let _idle = Program::c("sleepers", crate::budget::SLEEPERS, "-pthread").started("");

@@ -101,7 +101,7 @@ impl Lockstat<'_> {
     }
 
     fn contended(&mut self, row: LockRow) -> Contended {
-        // What an interrupt waits for has nothing to do with the thread that it interrupted.
+        // An interrupt's wait has nothing to do with the thread that it interrupted.
         let waiters = row.waiters.iter().filter(|waiter| !waiter.in_interrupt);
         let waits = waiters.map(|waiter| Waited {
             task: waiter.task.clone(),

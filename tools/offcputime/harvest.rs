@@ -47,7 +47,7 @@ pub struct Row {
     pub count: u64,
     /// One of them is open at the end.
     pub is_open: bool,
-    /// How long they took until they were over, or in the run queue where that is all they were for; where it was asked for.
+    /// Their lengths until they were over, or in the run queue where that is all they were for; where it was asked for.
     pub lengths: Lengths,
 }
 
@@ -92,7 +92,7 @@ pub struct Accounting {
 }
 
 impl From<ProcessTime> for Accounting {
-    /// What is known of one process.
+    /// Facts of each process.
     fn from(time: ProcessTime) -> Self {
         Self {
             threads: time.threads,
@@ -132,7 +132,7 @@ pub struct Harvest {
     pub estimates: Option<Estimates>,
     /// Groups whose CPU quota threads lacked.
     pub quotas: Vec<UsedUp>,
-    /// Where they were asked for.
+    /// Details, if they were asked for.
     pub details: Details,
 }
 

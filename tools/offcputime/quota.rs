@@ -48,7 +48,7 @@ pub(crate) fn lacking(rows: &[Row]) -> HashSet<u32> {
     throttled.map(|row| row.task.tgid).collect()
 }
 
-/// Whose quota it was, in lines, if threads waited for one longer than a hundredth of the time.
+/// Lines on whose quota it was, if threads waited for one longer than a hundredth of the time.
 pub(crate) fn describe(profile: &Profile, quotas: &[UsedUp]) -> Vec<String> {
     let waits = Waits::of(profile);
     let ns = waits.ns(THROTTLED);

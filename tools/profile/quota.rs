@@ -43,7 +43,7 @@ fn processes(args: &Args, rows: &[Row]) -> Vec<u32> {
     seen.chain(asked).chain(own).collect()
 }
 
-/// Whose quota it was, in lines, if its run queues stood still for longer than a hundredth of the time.
+/// Lines on whose quota it was, if its run queues stood still for longer than a hundredth of the time.
 pub(crate) fn describe(harvest: &Harvest) -> Vec<String> {
     let is_much = |group: &UsedUp| group.throttled_ns >= harvest.window.ns() / 100;
     match harvest.quotas.first() {

@@ -16,12 +16,12 @@ use session::closing::Closing;
 use session::progress::State;
 use session::sampling::Collector;
 
-/// What a credit begins with is what so much time may cost, ns.
+/// A credit begins with what so much time may cost, ns.
 const BEGINS_WITH_NS: u64 = 1_000_000_000;
 
 /// An engine that is loaded and attached.
 pub(crate) trait Exact {
-    /// What it has counted, once it is detached.
+    /// Its counts, once it is detached.
     type Found;
 
     /// Its programs and maps.
@@ -53,7 +53,7 @@ pub(crate) trait Exact {
     /// The engine's own.
     fn halt(&mut self) -> Result<()>;
 
-    /// What it has counted and what it has lost, after it has been halted.
+    /// Its counts and losses, after it has been halted.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ pub(crate) trait Exact {
     fn found(&mut self) -> Result<(Self::Found, Losses)>;
 }
 
-/// What an engine beside the others has found.
+/// Findings of an engine beside the others.
 pub(crate) struct Seen<T> {
     pub(crate) found: T,
     pub(crate) losses: Losses,
@@ -70,7 +70,7 @@ pub(crate) struct Seen<T> {
 }
 
 impl<T> Seen<T> {
-    /// What its times are to be multiplied by to be of all the window.
+    /// The factor that makes its times those of all the window.
     pub(crate) fn scale(&self, window: Edges) -> f64 {
         let seen_ns = |until_ns: u64| until_ns.saturating_sub(window.start_ns).max(1);
         let seen = self

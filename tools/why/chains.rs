@@ -45,11 +45,11 @@ pub(crate) struct Link {
     comm: Arc<str>,
     /// Its part of the waits before it, from 0 to 1.
     share: f64,
-    /// What most of its time went by on, its share of that, and the number of the lock; `None`: its time is not in the account.
+    /// The thing that most of its time went by on, its share of that, and the number of the lock; `None`: its time is not in the account.
     did: Option<(Place, f64, Option<usize>)>,
 }
 
-/// Where a chain ends.
+/// The end of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// The last link runs, sleeps, or waits for a device.
@@ -242,7 +242,7 @@ impl Chain {
         Some(format!("{} {}, {did}", comm(&last.comm), last.tid))
     }
 
-    /// For programs.
+    /// The same for programs.
     pub(crate) fn to_json(&self) -> Value {
         let link = |(link, lock): (&Link, &String)| {
             let did = link.did.as_ref();

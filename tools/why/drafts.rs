@@ -287,7 +287,7 @@ fn chain(threads: &Threads, split: &Split, spot: &(Place, Option<usize>)) -> Opt
     chain.filter(Chain::is_long)
 }
 
-/// Whoever ended a wait.
+/// The one that ended a wait.
 fn culprit(sample: &Sample, is_open: bool) -> Culprit {
     match &sample.waker {
         None if is_open => Culprit::Nobody,

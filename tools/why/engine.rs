@@ -41,7 +41,7 @@ pub(crate) struct Why<'a> {
     /// `None`: this kernel refuses its programs.
     disks: Option<Beside<'a, Disks<'a>>>,
     locks: Option<Beside<'a, Locks<'a>>>,
-    /// For the closing lines.
+    /// Remarks for the closing lines.
     notes: Vec<String>,
     meter: &'a Meter,
     /// From the report on.

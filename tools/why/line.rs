@@ -61,7 +61,7 @@ pub(crate) struct Line {
     pub(crate) ns: i64,
     /// Number of waits; 0: it is no wait.
     pub(crate) waits: u64,
-    /// How long they took.
+    /// Their lengths.
     pub(crate) lengths: Histogram,
     /// The most first.
     pub(crate) whose: Vec<(Program, u64)>,

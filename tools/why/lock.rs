@@ -21,7 +21,7 @@ pub(crate) struct Lock {
     pub(crate) class: &'static str,
     /// The same in a sentence.
     noun: String,
-    /// Who held it, and what they did meanwhile.
+    /// Its holders, and what they did meanwhile.
     about: Vec<String>,
     /// Doings of who held it, in a few words; empty: nobody knows.
     doing: String,
@@ -74,7 +74,7 @@ impl Lock {
         Step::LockStacks.line_for(target, &answers)
     }
 
-    /// What whoever held it did meanwhile, for a sentence.
+    /// Doings of its holders meanwhile, for a sentence.
     pub(crate) fn doing(&self) -> Option<String> {
         (!self.doing.is_empty()).then(|| format!("({})", self.doing))
     }
@@ -99,7 +99,7 @@ impl Lock {
         self.lockstat_ns.saturating_sub(ns) as f64 > SAME * ns as f64
     }
 
-    /// For programs.
+    /// The same for programs.
     pub(crate) fn to_json(&self) -> Value {
         let holder = |(tid, kind, ns): &(u32, HolderKind, u64)| json!({ "tid": tid, "kind": kind.word(), "caused_ns": ns });
         json!({

@@ -58,9 +58,9 @@ type Spot = (u32, Place);
 /// Time of waits for locks, and of all waits in the same spots.
 #[derive(Default)]
 struct Spots {
-    /// Of each lock, by its number, as lockstat has it, ns.
+    /// Time for each lock, by its number, as lockstat has it, ns.
     locks: HashMap<Spot, Vec<(usize, u64)>>,
-    /// As offcputime has it, ns.
+    /// Time as offcputime has it, ns.
     all: HashMap<Spot, u64>,
 }
 
@@ -278,7 +278,7 @@ mod tests {
     fn locks_have_their_time_and_never_more_than_there_was() {
         let waits = [(1, 1_000), (2, 1_000), (3, 70), (4, 1_000)];
         let off = profile(waits.map(|(tid, ns)| wait(tid, ns)).into());
-        // Of thread 2 lockstat has more than there was; the third lock is small.
+        // Lockstat has more of thread 2 than there was; the third lock is small.
         let locks = [
             lock(&[(1, 900), (2, 1_000), (4, 990)]),
             lock(&[(2, 500), (9, 80)]),

@@ -173,7 +173,7 @@ impl Names {
     }
 }
 
-/// What is known of the first of these groups, for want of whose quota some did what `who` says, and how many more there are: up to
+/// Lines on the first of these groups, for want of whose quota some did what `who` says, and how many more there are: up to
 /// three lines.
 pub fn describe(who: &str, groups: &[UsedUp]) -> Vec<String> {
     let Some(first) = groups.first() else {

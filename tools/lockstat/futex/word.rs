@@ -1,6 +1,6 @@
 //! The last word of a rule: what the futex is that is waited for.
 
-/// What a rule says of the futex.
+/// A rule's word on the futex.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Word {
     /// It stands for the waiter and not for the lock.

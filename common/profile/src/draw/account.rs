@@ -22,7 +22,7 @@ pub struct Account {
 /// A line of the account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bar {
-    /// What it is.
+    /// Words for it.
     pub label: String,
     /// Amount and share, e.g. `1.20 s · 12.0%`.
     pub amount: String,
