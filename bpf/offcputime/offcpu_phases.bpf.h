@@ -100,8 +100,6 @@ struct offcputime_losses losses = {};
 
 PER_CPU(totals, struct offcputime_totals);
 
-#include "offcpu_processes.bpf.h"
-
 static __always_inline struct offcputime_totals *totals_here(void)
 {
 	__u32 zero = 0;
@@ -116,6 +114,8 @@ static __always_inline __u64 elapsed(__u64 from, __u64 to)
 	__sync_fetch_and_add(&losses.negative, 1);
 	return 0;
 }
+
+#include "offcpu_processes.bpf.h"
 
 static __always_inline enum phase phase_now(struct task_struct *task)
 {

@@ -50,7 +50,7 @@ static __always_inline void add_to_process(const struct member *member, struct t
 static __always_inline void end_lifetime(const struct member *member, struct task_struct *task, __u64 now,
 					 struct offcputime_totals *sums)
 {
-	__u64 lifetime_ns = now > member->joined_ns ? now - member->joined_ns : 0;
+	__u64 lifetime_ns = elapsed(member->joined_ns, now);
 
 	sums->lifetime_ns += lifetime_ns;
 	if (config.details)

@@ -148,7 +148,8 @@ pub(crate) struct Row {
     pub(crate) blocked_ns: u64,
     pub(crate) runqueue_ns: u64,
     pub(crate) count: u64,
-    pub(crate) max_ns: u64,
+    /// Nobody asks for lengths.
+    id: u64,
 }
 
 impl Row {
@@ -156,7 +157,6 @@ impl Row {
         self.blocked_ns += blocked_ns;
         self.runqueue_ns += queued_ns;
         self.count += 1;
-        self.max_ns = self.max_ns.max(blocked_ns + queued_ns);
     }
 
     pub(crate) fn told(machine: &Machine, tid: u32, flags: u8, is_known: bool) -> Self {
@@ -172,6 +172,8 @@ impl Row {
 pub(crate) struct Open {
     pub(crate) phase_ns: u64,
     pub(crate) lifetime_ns: u64,
+    /// Sums before the phase, which only tools that keep processes apart read.
+    sums: [u64; 3],
     pub(crate) blocked_ns: u64,
     pub(crate) runqueue_ns: u64,
     waker: u64,
@@ -206,6 +208,7 @@ impl Open {
     pub(crate) fn with_stacks(self, told: &Self) -> Self {
         Self {
             is_known: 0,
+            sums: told.sums,
             depth: told.depth,
             ip: told.ip,
             sp: told.sp,

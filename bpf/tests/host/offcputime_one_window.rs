@@ -59,10 +59,9 @@ fn without_reasons(all: Entries, under_way: &UnderWay) -> Entries {
         sum.blocked_ns += words[0];
         sum.runqueue_ns += words[1];
         sum.count += words[2];
-        sum.max_ns = sum.max_ns.max(words[3]);
     }
     for (key, sum) in sums {
-        let words = [sum.blocked_ns, sum.runqueue_ns, sum.count, sum.max_ns];
+        let words = [sum.blocked_ns, sum.runqueue_ns, sum.count, 0];
         let value = words.map(u64::to_ne_bytes).concat();
         all.insert(("offcpu_time".into(), [key, value].concat()));
     }

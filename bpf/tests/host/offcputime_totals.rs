@@ -16,13 +16,15 @@ pub(crate) struct Totals {
     events: u64,
     pub(crate) filtered: u64,
     pub(crate) filtered_ns: u64,
+    /// Nobody asks for their lengths.
+    rows: u64,
 }
 
 impl Totals {
     pub(crate) fn told(host: &Host) -> Self {
-        let words = host.sums::<_, 9>("totals", &0_u32);
+        let words = host.sums::<_, 10>("totals", &0_u32);
         // SAFETY: it consists of as many words.
-        let told = unsafe { std::mem::transmute::<[u64; 9], Self>(words) };
+        let told = unsafe { std::mem::transmute::<[u64; 10], Self>(words) };
         Self { events: 0, ..told }
     }
 
@@ -42,6 +44,8 @@ pub(crate) struct Losses {
     pub(crate) unreported_ns: u64,
     pub(crate) out_of_order: u64,
     pub(crate) negative: u64,
+    /// Details that nobody asks for.
+    pub(crate) details_full: [u64; 2],
 }
 
 impl Losses {

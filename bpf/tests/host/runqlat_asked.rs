@@ -277,7 +277,7 @@ pub(crate) fn losses(machine: &Machine) -> Losses {
 
 /// Reads the first half.
 pub(crate) fn culprit_of(machine: &Machine, tid: u32) -> culprit {
-    let told = machine.host.entry("culprits", &[tid, 0]);
+    let told = machine.host.entry("culprits", &[tid, 0, 0, 0]);
     told.unwrap_or_default()
 }
 

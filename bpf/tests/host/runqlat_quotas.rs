@@ -144,7 +144,10 @@ impl Cpu {
     }
 
     fn caused(&self, tid: u32) -> (u64, u64) {
-        let told: culprit = self.host.entry("culprits", &[tid, 0]).unwrap_or_default();
+        let told: culprit = self
+            .host
+            .entry("culprits", &[tid, 0, 0, 0])
+            .unwrap_or_default();
         (told.waits, told.caused_ns)
     }
 }
