@@ -5,6 +5,7 @@ use budget::cost::Cost;
 use budget::meter::Meter;
 use budget::{Sampler, Windowed};
 use host::clock::Edges;
+use host::{privileges, remedies};
 use profile::ends;
 use profile::model::Profile;
 use session::closing::{self, Closing};
@@ -122,7 +123,8 @@ fn optional<T>(loaded: Result<T>, what: &str, notes: &mut Vec<String>) -> Option
     match loaded {
         Ok(engine) => Some(engine),
         Err(error) => {
-            notes.push(format!("without {what}: {error:#}"));
+            let cause = remedies::line(&error, privileges::suffice());
+            notes.push(format!("without {what}: {cause}"));
             None
         }
     }
