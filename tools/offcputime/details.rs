@@ -1,7 +1,6 @@
 //! Details for tools that are made of several engines: the time of each process, and how long waits took.
 
 use std::collections::{BTreeSet, HashMap};
-use std::mem;
 
 use anyhow::Result;
 use bpf::offcputime::OffcputimeSkel;
@@ -156,7 +155,6 @@ impl Details {
 /// Details of windows, added up by what each stands for. Lengths are as they were seen.
 pub(crate) struct DetailSums {
     processes: Bounded<u32, ProcessSums>,
-    queue: HashMap<u32, Lengths>,
     /// Threads of processes that found no room.
     pub(crate) homeless: u64,
 }
@@ -165,13 +163,13 @@ pub(crate) struct DetailSums {
 struct ProcessSums {
     threads: u64,
     times: [Weighted; 4],
+    queue: Lengths,
 }
 
 impl Default for DetailSums {
     fn default() -> Self {
         Self {
             processes: Bounded::new(MOST_PROCESSES),
-            queue: HashMap::new(),
             homeless: 0,
         }
     }
@@ -196,12 +194,17 @@ impl DetailSums {
             }
         }
         for (tgid, lengths) in &part.queue {
-            self.queue.entry(*tgid).or_default().merge(lengths);
+            match self.processes.entry(*tgid, ProcessSums::default) {
+                Some(sums) => sums.queue.merge(lengths),
+                // Its threads are counted above, if it had any.
+                None => self.homeless += u64::from(!part.processes.contains_key(tgid)),
+            }
         }
     }
 
     pub(crate) fn finish(&mut self, scale: f64) -> Details {
-        let processes = self.processes.drain().map(|(tgid, sums)| {
+        let mut details = Details::default();
+        for (tgid, sums) in self.processes.drain() {
             let [lifetime_ns, oncpu_ns, unseen_ns, lost_ns] =
                 sums.times.map(|sum| sum.whole(scale));
             let time = ProcessTime {
@@ -211,12 +214,12 @@ impl DetailSums {
                 unseen_ns,
                 lost_ns,
             };
-            (tgid, time)
-        });
-        Details {
-            processes: processes.collect(),
-            queue: mem::take(&mut self.queue),
+            details.processes.insert(tgid, time);
+            if sums.queue != Lengths::default() {
+                details.queue.insert(tgid, sums.queue);
+            }
         }
+        details
     }
 }
 
