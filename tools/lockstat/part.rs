@@ -24,6 +24,7 @@ pub(crate) struct Waited {
     /// Stacks, of the kernel and of the program; empty where none was walked.
     pub(crate) kernel: Arc<[Frame]>,
     pub(crate) user: Arc<[Frame]>,
+    pub(crate) count: u64,
     /// Time without what passed between its end and a CPU, ns.
     pub(crate) ns: u64,
 }
@@ -107,6 +108,7 @@ impl Lockstat<'_> {
             task: waiter.task.clone(),
             kernel: self.stacks.kernel_names(waiter.kernel),
             user: self.stacks.user_names(waiter.user),
+            count: waiter.count,
             ns: waiter.total_ns.saturating_sub(waiter.run_queue_ns),
         });
         Contended {

@@ -20,7 +20,7 @@ use crate::why::lock::Lock;
 const OF_SERVERS: [&str; 5] = ["futex", "semaphore", "epoll", "poll", "socket"];
 /// Share of the waits of a kind in a function from which a lock has a line of its own.
 const OWN_LINE: f64 = 0.1;
-/// Share of a thread's waits in a place from which lockstat has all of them.
+/// Share of a thread's time in a place from which lockstat has all of it.
 const SAME: f64 = 0.98;
 
 /// lockstat's engine.
@@ -55,13 +55,33 @@ pub(crate) type Place = (&'static str, Option<Arc<str>>);
 /// The same of one thread, by its ID.
 type Spot = (u32, Place);
 
-/// Time of waits for locks, and of all waits in the same spots.
+/// Number of waits, and their time, ns.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    count: u64,
+    ns: u64,
+}
+
+impl Sum {
+    fn add(&mut self, count: u64, ns: u64) {
+        self.count += count;
+        self.ns += ns;
+    }
+
+    /// Whether a spot's waits for locks are all its waits. A wait begins and ends for lockstat in other instructions than for offcputime,
+    /// and an interrupt, or a slow emulator, may lie between.
+    fn are_all(self, all: Self, is_whole: bool) -> bool {
+        is_whole && self.count == all.count || self.ns as f64 >= SAME * all.ns as f64
+    }
+}
+
+/// Waits for locks, and all waits in the same spots.
 #[derive(Default)]
 struct Spots {
-    /// Time for each lock, by its number, as lockstat has it, ns.
-    locks: HashMap<Spot, Vec<(usize, u64)>>,
-    /// Time as offcputime has it, ns.
-    all: HashMap<Spot, u64>,
+    /// Waits for each lock, by its number, as lockstat has them.
+    locks: HashMap<Spot, Vec<(usize, Sum)>>,
+    /// Waits as offcputime has them.
+    all: HashMap<Spot, Sum>,
 }
 
 /// Waits by the lock that they were for.
@@ -84,14 +104,17 @@ impl Split {
             ..Self::default()
         };
         for (spot, of_spot) in spots.locks {
-            let all_ns = spots.all.get(&spot).copied().unwrap_or(0);
-            let locks_ns: u64 = of_spot.iter().map(|(_, ns)| ns).sum();
-            // offcputime's time stands: where lockstat has more, or the same but for moments, its locks share what there is.
-            let is_all = locks_ns as f64 >= SAME * all_ns as f64;
-            let of_ns = if is_all { locks_ns } else { all_ns }.max(1);
+            let all = spots.all.get(&spot).copied().unwrap_or_default();
+            let mut of_locks = Sum::default();
+            for (_, sum) in &of_spot {
+                of_locks.add(sum.count, sum.ns);
+            }
+            // offcputime's time stands: where lockstat has more, or the same waits, its locks share what there is.
+            let is_all = of_locks.are_all(all, scale == 1.0);
+            let of_ns = if is_all { of_locks.ns } else { all.ns }.max(1);
             let is_large = |number| split.lockstat_ns.contains_key(&(spot.1.clone(), number));
             let own = of_spot.iter().filter(|(number, _)| is_large(*number));
-            let shares = own.map(|(number, ns)| (*number, *ns as f64 / of_ns as f64));
+            let shares = own.map(|(number, sum)| (*number, sum.ns as f64 / of_ns as f64));
             let shares = shares.collect();
             split.parts.insert(spot, shares);
         }
@@ -144,7 +167,7 @@ impl Spots {
                 sample.task.tid,
                 (kind, function(&sample.kernel, &sample.user)),
             );
-            *spots.all.entry(spot).or_default() += ns;
+            spots.all.entry(spot).or_default().add(sample.count, ns);
         }
         for (number, lock) in locks.iter().enumerate() {
             for waited in &lock.waits {
@@ -157,10 +180,12 @@ impl Spots {
                     continue;
                 };
                 let of_spot = spots.locks.entry(spot).or_default();
-                match of_spot.iter_mut().find(|(same, _)| *same == number) {
-                    Some((_, sum)) => *sum += ns,
-                    None => of_spot.push((number, ns)),
-                }
+                let known = of_spot.iter().position(|(same, _)| *same == number);
+                let at = known.unwrap_or_else(|| {
+                    of_spot.push((number, Sum::default()));
+                    of_spot.len() - 1
+                });
+                of_spot[at].1.add(waited.count, ns);
             }
         }
         spots
@@ -169,13 +194,13 @@ impl Spots {
     /// Locks with a large part of all waits in a place.
     fn large(&self) -> HashMap<(Place, usize), u64> {
         let mut places: HashMap<&Place, u64> = HashMap::new();
-        for ((_, place), ns) in &self.all {
-            *places.entry(place).or_default() += ns;
+        for ((_, place), all) in &self.all {
+            *places.entry(place).or_default() += all.ns;
         }
         let mut sums: HashMap<(Place, usize), u64> = HashMap::new();
         for ((_, place), locks) in &self.locks {
-            for (number, ns) in locks {
-                *sums.entry((place.clone(), *number)).or_default() += ns;
+            for (number, sum) in locks {
+                *sums.entry((place.clone(), *number)).or_default() += sum.ns;
             }
         }
         sums.retain(|(place, _), ns| {
@@ -233,6 +258,7 @@ mod tests {
         }
     }
 
+    /// A thread's three waits.
     fn wait(tid: u32, ns: u64) -> Sample {
         Sample {
             task: task(tid),
@@ -242,7 +268,7 @@ mod tests {
             kernel: [].into(),
             waker: None,
             idle: false,
-            count: 1,
+            count: 3,
             values: vec![ns, 0],
         }
     }
@@ -254,6 +280,7 @@ mod tests {
             task: task(*tid),
             kernel: [].into(),
             user: stack(),
+            count: 2,
             ns: *ns,
         });
         Contended {
@@ -299,6 +326,22 @@ mod tests {
         assert_eq!(split.parts(&off.samples[0], &other, 1_000), []);
         let seen = |number| split.lock(number, &place).expect("a lock").lockstat_ns;
         assert_eq!([seen(0), seen(1)], [2_890, 500]);
+    }
+
+    #[test]
+    fn the_same_waits_are_all_time_though_it_differs() {
+        let off = profile(vec![wait(1, 1_000), wait(2, 1_000)]);
+        let mut own = lock(&[(1, 600), (2, 600)]);
+        own.waits[0].count = 3;
+        let place: Place = ("futex", Some(AT.into()));
+        let parts = |scale, of: usize| {
+            let split = Split::of(&off, std::slice::from_ref(&own), scale);
+            split.parts(&off.samples[of], &place, 1_000)
+        };
+        assert_eq!(parts(1.0, 0), [(0, 1_000)]);
+        assert_eq!(parts(1.0, 1), [(0, 600)]);
+        // Counts of a part of the window are no other's.
+        assert_eq!(parts(1.5, 0), [(0, 900)]);
     }
 
     #[test]
