@@ -1,5 +1,6 @@
 //! A thread that loses its time in known ways, round after round: it computes, waits for a lock that another thread sleeps with,
 //! waits for an answer through a pipe, naps, and reads from a disk if it is given one. It says how long each took by its clocks.
+//! No lock is released and no answer given before it sleeps, so that each round has one wait of each kind.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -30,7 +31,8 @@ type Lock = Arc<Mutex<()>>;
 /// The thread's partners.
 struct Partners {
     lock: Lock,
-    keeper: Sender<()>,
+    /// Takes the ID of the thread that will wait.
+    keeper: Sender<i32>,
     is_held: Receiver<()>,
     questions: PipeWriter,
     answers: PipeReader,
@@ -73,9 +75,10 @@ fn take_the_lock(lock: &Lock) -> u64 {
 
 #[inline(never)]
 fn await_an_answer(partners: &mut Partners) -> u64 {
+    let question = task::tid().to_ne_bytes();
     partners
         .questions
-        .write_all(b"?")
+        .write_all(&question)
         .expect("the partner is there");
     let begin_ns = clock::mono_ns();
     let mut answer = [0];
@@ -112,7 +115,8 @@ fn suffer(rounds: u64, mut partners: Partners) -> Value {
     let mut disk_ns = 0;
     for _ in 0..rounds {
         compute_ns += compute(COMPUTE_NS);
-        partners.keeper.send(()).expect("the keeper is there");
+        let keeper = &partners.keeper;
+        keeper.send(task::tid()).expect("the keeper is there");
         partners.is_held.recv().expect("the keeper is there");
         lock_ns += take_the_lock(&partners.lock);
         answer_ns += await_an_answer(&mut partners);
@@ -131,15 +135,17 @@ fn suffer(rounds: u64, mut partners: Partners) -> Value {
 }
 
 #[inline(never)]
-fn sleep_with_the_lock(lock: &Lock, is_held: &Sender<()>) {
+fn sleep_with_the_lock(lock: &Lock, is_held: &Sender<()>, victim: i32) {
     let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
     is_held.send(()).expect("its victim is there");
     clock::sleep_ns(HOLD_NS);
+    task::wait_asleep(victim, libc::SYS_futex);
 }
 
 #[inline(never)]
-fn answer_late(answers: &mut PipeWriter) {
+fn answer_late(answers: &mut PipeWriter, victim: i32) {
     clock::sleep_ns(ANSWER_NS);
+    task::wait_asleep(victim, libc::SYS_read);
     answers.write_all(b"!").expect("its victim is there");
 }
 
@@ -163,17 +169,17 @@ fn main() {
     stage.spawn("victim", move || move || Some(suffer(rounds, partners)));
     stage.spawn("keeper", move || {
         move || {
-            for () in wishes {
-                sleep_with_the_lock(&lock, &held);
+            for victim in wishes {
+                sleep_with_the_lock(&lock, &held, victim);
             }
             None
         }
     });
     stage.spawn("answerer", move || {
         move || {
-            let mut question = [0];
-            while asked.read(&mut question).expect("a pipe") == 1 {
-                answer_late(&mut answering);
+            let mut question = [0; size_of::<i32>()];
+            while asked.read_exact(&mut question).is_ok() {
+                answer_late(&mut answering, i32::from_ne_bytes(question));
             }
             None
         }
