@@ -14,7 +14,7 @@
  * the program and 14 us of the thread (an allocation and an interrupt to itself), several walks' worth, and what the
  * callback takes is not in the BPF time that the kernel measures.
  *
- * Not seen: a first wait for a CPU has no stack (the thread has not run yet).
+ * Not seen: a first wait for a CPU has no user stack (the thread has not run yet). Its kernel stack is ret_from_fork.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
@@ -53,13 +53,13 @@ static __always_inline void keep_user_stack(struct member *member, struct task_s
 /* Closes its interval, with its own stacks: here, or where sched_exit walks. */
 static __always_inline void report_resumed(struct member *member, struct task_struct *task)
 {
-	if (!switches_of(task)) {
-		/* It starts in ret_from_fork, not in __schedule: sched_exit_tp will not see it. */
-		report(member, task, 0, 0);
-		return;
-	}
+	bool is_new = !switches_of(task);
+
 	member->kernel_stack = resumed_kernel_stack(task);
-	if (!walks_on_exit())
+	/* A new thread starts in ret_from_fork, not in __schedule: sched_exit_tp will not see it. */
+	if (is_new)
+		report(member, task, member->kernel_stack, 0);
+	else if (!walks_on_exit())
 		report(member, task, member->kernel_stack, member->user_stack);
 }
 
