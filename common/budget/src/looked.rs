@@ -7,6 +7,7 @@ use crate::windowed::Window;
 pub(super) struct Looked {
     open_ns: u64,
     strata_ns: u64,
+    until_ns: u64,
 }
 
 impl Looked {
@@ -14,6 +15,12 @@ impl Looked {
     pub(super) fn add(&mut self, window: &Window) {
         self.open_ns += window.open_ns();
         self.strata_ns += window.stratum_ns;
+        self.until_ns = window.end_ns;
+    }
+
+    /// End of the last window, ns.
+    pub(super) fn until_ns(&self) -> u64 {
+        self.until_ns
     }
 
     /// Length of all windows, ns.

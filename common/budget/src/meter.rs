@@ -61,6 +61,17 @@ impl Meter {
         }
     }
 
+    /// One that takes the kernel to measure: tests need not be privileged.
+    #[cfg(test)]
+    pub(crate) fn of_tests() -> Self {
+        Self {
+            is_measuring: true,
+            _statistics: None,
+            started: Instant::now(),
+            own_cpu_ns: own_cpu_ns(),
+        }
+    }
+
     /// Cost of these programs and of the tool so far. `trap_ns`: what each run of a program on functions of programs
     /// costs beside it.
     pub fn spent(&self, all: &[Programs<'_>], trap_ns: u64) -> Spent {

@@ -218,7 +218,8 @@ impl<'a> Sampler<'a> {
         let now = monotonic_ns();
         self.observe(0, now, windowed);
         Ok(if self.is_exact() {
-            self.strata.start_ns()
+            // Not where the next stratum begins: what the window took to be taken in is behind it.
+            self.looked.until_ns()
         } else {
             now
         })
@@ -393,3 +394,6 @@ impl<'a> Sampler<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
