@@ -95,7 +95,7 @@ fn user_stack(asked: Asked, tid: u32, switches: usize, ns: u64) -> u64 {
     }
 }
 
-/// A thread that begins has no stack yet.
+/// A thread that begins has no user stack yet.
 fn truth(machine: &Machine, asked: Asked) -> Rows {
     let mut rows = Rows::new();
     for absence in absences(machine) {
@@ -106,11 +106,15 @@ fn truth(machine: &Machine, asked: Asked) -> Rows {
         } else {
             Side::Kernel
         };
-        let stacks = match count {
-            0 => (0, 0),
-            _ if asked.no_kernel => (0, user_stack(asked, tid, count, ns)),
-            _ => (stack(side, tid, count), user_stack(asked, tid, count, ns)),
+        let kernel = match asked.no_kernel {
+            true => 0,
+            false => stack(side, tid, count),
         };
+        let user = match count {
+            0 => 0,
+            _ => user_stack(asked, tid, count, ns),
+        };
+        let stacks = (kernel, user);
         let waker = absence.waker.filter(|_| asked.wakers);
         let waker = waker.map_or(0, |waker| u64::from(waker) + 1);
         let syscall = if is_kernel_thread(tid) { u64::MAX } else { 0 };
