@@ -173,6 +173,15 @@ const LOCKING: [&str; 14] = [
 ];
 /// Beginnings of the names of functions in which locks are waited for, where a walk tells them.
 const SLOW_PATHS: [&str; 2] = ["rwsem_down_", "__mutex_lock"];
+/// A FIFO is opened for one direction, and nobody has opened it for the other yet.
+const FIFO_OPEN: [&str; 2] = ["fifo_open", "wait_for_partner"];
+/// Beginnings of the names of functions that wait for all CPUs to have come past a point, or for work that was put off.
+const KERNEL_WORK: [&str; 4] = [
+    "synchronize_rcu",
+    "synchronize_srcu",
+    "exp_funnel_lock",
+    "__flush_work",
+];
 
 impl Wait {
     fn has(self, flag: u8) -> bool {
@@ -217,16 +226,17 @@ impl Wait {
     }
 
     /// The reason, told by the kernel's function that waits, too: the kernel records no lock for which a signal may end the wait, and
-    /// before 6.16 no lock of a file or directory at all.
+    /// before 6.16 no lock of a file or directory at all; nor do system calls say that a file is a FIFO before it is open.
     pub fn reason_in(self, function: &str) -> Reason {
         let function = function.split('.').next().unwrap_or_default();
-        let locks = SLOW_PATHS.iter().any(|path| function.starts_with(path));
-        let is_lock = locks || LOCKING.contains(&function);
-        let may_be_lock = self.has(flags::UNINTERRUPTIBLE)
-            && !self.has(flags::BLOCK_IO | flags::KERNEL_THREAD)
-            && self.syscall >= 0;
+        let is_one_of = |names: &[&str]| names.iter().any(|name| function.starts_with(name));
+        let is_lock = is_one_of(&SLOW_PATHS) || LOCKING.contains(&function);
+        let is_call = !self.has(flags::BLOCK_IO | flags::KERNEL_THREAD) && self.syscall >= 0;
+        let stands = is_call && self.has(flags::UNINTERRUPTIBLE);
         match self.reason() {
-            Reason::Other | Reason::BlockIo if may_be_lock && is_lock => Reason::Lock,
+            Reason::Other | Reason::BlockIo if stands && is_lock => Reason::Lock,
+            Reason::Other if stands && is_one_of(&KERNEL_WORK) => Reason::KernelWork,
+            Reason::Other if is_call && FIFO_OPEN.contains(&function) => Reason::Pipe,
             reason => reason,
         }
     }

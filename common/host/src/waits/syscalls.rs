@@ -47,6 +47,11 @@ pub(super) const ADDRESS_SPACE: &[c_long] = &[
     libc::SYS_mremap,
     libc::SYS_madvise,
     libc::SYS_brk,
+    libc::SYS_mlock,
+    libc::SYS_mlock2,
+    libc::SYS_munlock,
+    libc::SYS_mlockall,
+    libc::SYS_munlockall,
 ];
 pub(super) const RECEIVE: &[c_long] = &[
     libc::SYS_read,

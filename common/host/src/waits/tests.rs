@@ -109,6 +109,13 @@ fn locks_that_are_not_recorded_are_told_by_the_function_that_waits() {
     ] {
         assert_eq!(open.reason_in(function), Reason::Lock, "{function}");
     }
+    let fifo = call(libc::SYS_openat);
+    assert_eq!(fifo.reason(), Reason::Other);
+    assert_eq!(fifo.reason_in("wait_for_partner"), Reason::Pipe);
+    assert_eq!(fifo.reason_in("request_wait_answer"), Reason::Other);
+    for function in ["synchronize_rcu_normal", "__flush_work"] {
+        assert_eq!(open.reason_in(function), Reason::KernelWork, "{function}");
+    }
     // A file system's own functions may wait for a server.
     assert_eq!(open.reason_in("nfs_atomic_open"), Reason::Other);
     let list = Wait {
