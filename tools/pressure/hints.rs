@@ -5,8 +5,8 @@ use profile::escape::terminal;
 use session::next::{self, Step};
 
 use crate::pressure::interval::{Interval, index_of};
-use crate::pressure::parties::Party;
 use crate::pressure::psi::Resource;
+use crate::pressure::ranking::{self, Ranked};
 use crate::pressure::waits::Waiting;
 
 /// A command line and what it answers.
@@ -55,14 +55,24 @@ pub(crate) fn of_waits(row: &Waiting) -> Hint {
     Hint::of(step, &format!("-p {}", row.tgid))
 }
 
-/// At most one for the heaviest victim and one for the heaviest culprit, and before them one for the disk itself.
-pub(crate) fn hints(
+/// At most one for the heaviest victim and one for the heaviest culprit, as the lists have them, and before them one for the disk itself.
+pub(crate) fn of_resource(interval: &Interval, resource: Resource) -> Vec<Hint> {
+    let Some(index) = index_of(resource) else {
+        return hints(interval, resource, None, None);
+    };
+    let victims = ranking::folded(ranking::victims(interval, index));
+    let culprits = ranking::folded(ranking::culprits(interval, index));
+    let (victim, culprit) = (ranking::lasting(&victims), ranking::lasting(&culprits));
+    hints(interval, resource, victim, culprit)
+}
+
+fn hints(
     interval: &Interval,
     resource: Resource,
-    victim: Option<&Party>,
-    culprit: Option<&Party>,
+    victim: Option<&Ranked<'_>>,
+    culprit: Option<&Ranked<'_>>,
 ) -> Vec<Hint> {
-    let hint = |party: Option<&Party>, step: Step| Some(Hint::of(step, &target(party?)?));
+    let hint = |who: Option<&Ranked<'_>>, step: Step| Some(Hint::of(step, &target(who?)?));
     let device = (resource == Resource::Io).then(|| of_disk(interval));
     let pair = match resource {
         Resource::Cpu if interval.quota_at_fault().is_some() => [of_quota(interval), None],
@@ -128,18 +138,22 @@ fn of_disk(interval: &Interval) -> Hint {
     Hint::of(Step::Disks, &which)
 }
 
-/// `-p PID`, or the name of processes that come and go, if a shell takes it as it is.
-fn target(party: &Party) -> Option<String> {
-    if let Some(tgid) = party.tgid {
-        return Some(format!("-p {tgid}"));
-    }
+/// `-p PID`, or the name of several processes, or of those that come and go, if a shell takes it as it is.
+fn target(who: &Ranked<'_>) -> Option<String> {
+    let party = who.party?;
     let name = terminal(&party.comm);
-    next::is_plain(&name).then(|| format!("--comm {name}"))
+    let by_name = || next::is_plain(&name).then(|| format!("--comm {name}"));
+    let by_id = || party.tgid.map(|tgid| format!("-p {tgid}"));
+    match who.is_crowd {
+        true => by_name().or_else(by_id),
+        false => by_id().or_else(by_name),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pressure::parties::Party;
     use crate::pressure::utilisation::{DiskUse, Use};
 
     fn party(comm: &str, tgid: Option<u32>) -> Party {
@@ -153,8 +167,16 @@ mod tests {
     #[test]
     fn commands_name_the_process_and_foreign_names_reach_no_shell() {
         let interval = Interval::default();
+        let crowd = party("nginx", Some(8));
+        let crowd = Ranked {
+            is_crowd: true,
+            ..Ranked::of(&crowd)
+        };
+        let of_crowd = hints(&interval, Resource::Cpu, Some(&crowd), None);
+        assert_eq!(of_crowd[0].command, "runqlat --comm nginx 5 1");
         let commands = |victim: &Party, culprit: &Party| -> Vec<String> {
-            hints(&interval, Resource::Cpu, Some(victim), Some(culprit))
+            let [victim, culprit] = [victim, culprit].map(Ranked::of);
+            hints(&interval, Resource::Cpu, Some(&victim), Some(&culprit))
                 .into_iter()
                 .map(|hint| hint.command)
                 .collect()

@@ -82,16 +82,14 @@ fn of_resource(interval: &Interval, resource: Resource) -> Value {
     };
     let victims = ranking::victims(interval, index);
     let culprits = ranking::culprits(interval, index);
-    let (victim, culprit) = (ranking::lasting(&victims), ranking::lasting(&culprits));
-    let hints: Vec<Value> = hints::hints(interval, resource, victim, culprit)
-        .into_iter()
+    let hints = hints::of_resource(interval, resource).into_iter();
+    object["next"] = hints
         .map(|hint| json!({"command": hint.command, "answers": hint.answers}))
         .collect();
     let victims = victims.iter().filter_map(|ranked| ranked.party);
     object["victims"] = victims.map(|party| victim_json(party, index)).collect();
     let culprits = culprits.iter().filter_map(|ranked| ranked.party);
     object["culprits"] = culprits.map(culprit_json).collect();
-    object["next"] = hints.into();
     if !interval.stacks.is_empty() {
         object["stacks"] = stacks::to_json(&interval.stacks, index);
     }

@@ -1,7 +1,7 @@
 //! Who lost most and who caused most, with the words for each.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use profile::rank::Rank;
 use profile::text::comm;
@@ -16,6 +16,10 @@ const PAGE_BYTES: u64 = 4096;
 /// Bytes that weigh as much as a request of their own when I/O is ranked: small synchronous writes load a disk by their
 /// number, large ones by their size.
 const BYTES_PER_IO: u64 = 64 * 1024;
+/// Lines of a list.
+pub(crate) const TOP: usize = 5;
+/// Processes of one name from which these may be one line.
+const CROWD: usize = 3;
 
 /// A line of a list.
 pub(crate) struct Ranked<'a> {
@@ -23,11 +27,13 @@ pub(crate) struct Ranked<'a> {
     pub(crate) party: Option<&'a Party>,
     pub(crate) weight: u64,
     /// What `value` says, ns or bytes.
-    amount: u64,
+    pub(crate) amount: u64,
     /// Formatted.
     pub(crate) value: String,
     pub(crate) name: String,
-    is_time: bool,
+    pub(crate) is_time: bool,
+    /// It is of several processes of the party's name; the party is the first of them.
+    pub(crate) is_crowd: bool,
 }
 
 /// Bytes of memory that a process came to use: pages touched, files read.
@@ -48,6 +54,7 @@ pub(crate) fn victims(interval: &Interval, index: usize) -> Vec<Ranked<'_>> {
             value: units::duration(party.account.lost_ns[index]),
             name: with_open_wait(party, index, interval.length_ns()),
             is_time: true,
+            is_crowd: false,
         })
         .collect();
     ranked.rank_by_key(|ranked| Reverse(ranked.weight));
@@ -73,6 +80,7 @@ pub(crate) fn culprits(interval: &Interval, index: usize) -> Vec<Ranked<'_>> {
                 None => "[CPU quota of a cgroup]".into(),
             },
             is_time: true,
+            is_crowd: false,
         });
     }
     ranked.rank_by_key(|ranked| Reverse(ranked.weight));
@@ -98,6 +106,7 @@ fn culprit(party: &Party, index: usize) -> Ranked<'_> {
         value: spell(amount, index == ON_CPU),
         name,
         is_time: index == ON_CPU,
+        is_crowd: false,
     }
 }
 
@@ -132,10 +141,10 @@ fn describe_briefly(party: &Party) -> String {
     }
 }
 
-/// The heaviest that a tool can still look at: a process that lives, or a name that comes again and again.
-pub(crate) fn lasting<'a>(ranked: &[Ranked<'a>]) -> Option<&'a Party> {
-    let mut parties = ranked.iter().filter_map(|ranked| ranked.party);
-    parties.find(|party| party.tgid.is_some() || party.processes > 1)
+/// The heaviest that a tool can still look at: processes that live, or a name that comes again and again.
+pub(crate) fn lasting<'s, 'a>(ranked: &'s [Ranked<'a>]) -> Option<&'s Ranked<'a>> {
+    let lasts = |party: &Party| party.tgid.is_some() || party.processes > 1;
+    ranked.iter().find(|ranked| ranked.party.is_some_and(lasts))
 }
 
 /// A wait as long as the interval is no ordinary one.
@@ -153,6 +162,80 @@ fn spell(amount: u64, is_time: bool) -> String {
         units::duration(amount)
     } else {
         units::bytes(amount)
+    }
+}
+
+/// The same with one line for the living processes of a name that together come first, or that several of the first [`TOP`] lines
+/// are about: a server's workers would leave no room for anybody else, and no line for what they come to.
+pub(crate) fn folded(ranked: Vec<Ranked<'_>>) -> Vec<Ranked<'_>> {
+    let crowds = crowds(&ranked, TOP);
+    let (many, mut folded): (Vec<_>, Vec<_>) = ranked.into_iter().partition(|ranked| {
+        let party = ranked.living();
+        party.is_some_and(|party| crowds.contains(&*party.comm))
+    });
+    let mut lines: HashMap<&str, Vec<Ranked<'_>>> = HashMap::new();
+    for one in many {
+        let name = one.living().map_or("", |party| &*party.comm);
+        lines.entry(name).or_default().push(one);
+    }
+    folded.extend(lines.into_values().filter_map(Ranked::of_crowd));
+    folded.rank_by_key(|ranked| (Reverse(ranked.weight), ranked.name.clone()));
+    folded
+}
+
+fn crowds<'a>(ranked: &[Ranked<'a>], top: usize) -> HashSet<&'a str> {
+    #[derive(Default)]
+    struct Sum {
+        processes: usize,
+        of_first: usize,
+        weight: u64,
+    }
+
+    let mut sums: HashMap<&str, Sum> = HashMap::new();
+    for (at, one) in ranked.iter().enumerate() {
+        if let Some(party) = one.living() {
+            let sum = sums.entry(&party.comm).or_default();
+            sum.processes += 1;
+            sum.of_first += usize::from(at < top);
+            sum.weight += one.weight;
+        }
+    }
+    let first = ranked.first().map_or(0, |first| first.weight);
+    let is_crowd =
+        |sum: &Sum| sum.of_first >= CROWD || sum.processes >= CROWD && sum.weight >= first;
+    sums.retain(|_, sum| is_crowd(sum));
+    sums.into_keys().collect()
+}
+
+impl<'a> Ranked<'a> {
+    /// A line about a party, of nothing.
+    #[cfg(test)]
+    pub(crate) fn of(party: &'a Party) -> Self {
+        culprit(party, ON_CPU)
+    }
+
+    /// A process that lives, and has a name.
+    fn living(&self) -> Option<&'a Party> {
+        self.party.filter(|party| is_named(party))
+    }
+
+    /// Processes of one name, the most first.
+    fn of_crowd(mut all: Vec<Self>) -> Option<Self> {
+        let number = units::count(all.len() as u64);
+        let [weight, amount] =
+            [|one: &Self| one.weight, |one: &Self| one.amount].map(|of| all.iter().map(of).sum());
+        let most = all.swap_remove(0);
+        let party = most.living()?;
+        let name = comm(&party.comm);
+        let first = format!("{}, {}", party.tgid?, most.value);
+        Some(Self {
+            weight,
+            amount,
+            value: spell(amount, most.is_time),
+            name: format!("{name}, {number} processes (most: {first})"),
+            is_crowd: true,
+            ..most
+        })
     }
 }
 
@@ -215,6 +298,44 @@ mod tests {
         };
         assert_eq!(more(1_000_000), "4.00 ms4 more, 3.00 ms by 3 of postgres");
         assert_eq!(more(3_000_000), "6.00 ms4 more");
+    }
+
+    #[test]
+    fn processes_of_a_name_that_would_fill_a_list_are_one_line() {
+        let party = |comm: &str, tgid, lost_ns| Party {
+            comm: comm.into(),
+            tgid: Some(tgid),
+            account: account {
+                caused_ns: lost_ns,
+                ..account::default()
+            },
+            ..Party::default()
+        };
+        let lines = |workers: u64| {
+            let workers = (1..=workers).map(|at| party("nginx", 10 + at as u32, 5_000_000 - at));
+            let others = [party("sh", 9, 7_000_000), party("db", 8, 1_000_000)];
+            let all: Vec<Party> = workers.chain(others).collect();
+            let mut ranked: Vec<Ranked<'_>> = all.iter().map(|one| culprit(one, ON_CPU)).collect();
+            ranked.rank_by_key(|ranked| Reverse(ranked.weight));
+            let folded = folded(ranked);
+            let line = |one: &Ranked<'_>| format!("{}  {}", one.value, one.name);
+            folded.iter().map(line).collect::<Vec<_>>()
+        };
+        let few = ["7.00 ms  sh 9", "5.00 ms  nginx 11", "5.00 ms  nginx 12"];
+        assert_eq!(lines(2)[..3], few);
+        // Small ones come first together.
+        let small: Vec<Party> = (1..=5).map(|at| party("ab", at, 2_000_000)).collect();
+        let large = [9_000_000, 8_000_000, 7_000_000, 6_000_000, 5_000_000];
+        let large = large.map(|ns| party(&format!("sh{ns}"), 90, ns));
+        let ranked = large.iter().chain(&small).map(|one| culprit(one, ON_CPU));
+        let first = &folded(ranked.collect())[0];
+        assert_eq!(first.name, "ab, 5 processes (most: 1, 2.00 ms)");
+        let many = [
+            "40.0 ms  nginx, 8 processes (most: 11, 5.00 ms)",
+            "7.00 ms  sh 9",
+            "1.00 ms  db 8",
+        ];
+        assert_eq!(lines(8), many);
     }
 
     #[test]

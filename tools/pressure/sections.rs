@@ -12,11 +12,9 @@ use crate::pressure::hints::{self, Hint};
 use crate::pressure::interval::{Interval, index_of};
 use crate::pressure::look::Look;
 use crate::pressure::psi::Resource;
-use crate::pressure::ranking::{self, Ranked};
+use crate::pressure::ranking::{self, Ranked, TOP};
 use crate::pressure::waits::Waiting;
 
-/// Victims, culprits and waits shown.
-const TOP: usize = 5;
 /// Columns of a hint.
 const HINT: usize = 46;
 
@@ -29,15 +27,15 @@ pub(crate) fn write(
 ) -> io::Result<()> {
     writeln!(out)?;
     let Some(index) = index_of(resource) else {
-        return write_hints(&hints::hints(interval, resource, None, None), look, out);
+        return write_hints(&hints::of_resource(interval, resource), look, out);
     };
     let heading = heading(interval, resource, index);
     writeln!(out, "{}", look.style.bold(heading))?;
     if resource == Resource::Cpu {
         write_quotas(interval, out)?;
     }
-    let victims = ranking::victims(interval, index);
-    let culprits = ranking::culprits(interval, index);
+    let victims = ranking::folded(ranking::victims(interval, index));
+    let culprits = ranking::folded(ranking::culprits(interval, index));
     let titles = match resource {
         Resource::Cpu => ("CAUSED", "CULPRITS (ran while others waited)"),
         Resource::Memory => ("TOOK", "CULPRITS (touched or read it)"),
@@ -45,12 +43,7 @@ pub(crate) fn write(
     };
     write_list(("LOST", "VICTIMS"), &victims, out)?;
     write_list(titles, &culprits, out)?;
-    let (victim, culprit) = (ranking::lasting(&victims), ranking::lasting(&culprits));
-    write_hints(
-        &hints::hints(interval, resource, victim, culprit),
-        look,
-        out,
-    )
+    write_hints(&hints::of_resource(interval, resource), look, out)
 }
 
 /// Threads' losses beside what PSI says: each thread counts for itself, PSI counts a moment once.
