@@ -154,10 +154,12 @@ const FUTEX_PRIVATE: u8 = 0x80;
 /// Value that glibc's and Rust's mutexes write into a lock word that has waiters.
 const CONTENDED_MUTEX: u32 = 2;
 
-/// Functions of the kernel that wait for the lock of a file or directory themselves, and for nothing else.
-const LOCKING: [&str; 14] = [
+/// Functions of the kernel that wait for the lock of a file or directory themselves, or for who looks up the same name, and for
+/// nothing else.
+const LOCKING: [&str; 15] = [
     "chmod_common",
     "chown_common",
+    "d_alloc_parallel",
     "do_rmdir",
     "do_truncate",
     "do_unlinkat",
