@@ -178,7 +178,8 @@ const SLOW_PATHS: [&str; 2] = ["rwsem_down_", "__mutex_lock"];
 /// A FIFO is opened for one direction, and nobody has opened it for the other yet.
 const FIFO_OPEN: [&str; 2] = ["fifo_open", "wait_for_partner"];
 /// Beginnings of the names of functions that wait for all CPUs to have come past a point, or for work that was put off.
-const KERNEL_WORK: [&str; 4] = [
+const KERNEL_WORK: [&str; 5] = [
+    "__synchronize_srcu",
     "synchronize_rcu",
     "synchronize_srcu",
     "exp_funnel_lock",
