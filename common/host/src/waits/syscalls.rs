@@ -31,6 +31,7 @@ pub(super) const KERNEL_WORK: &[c_long] = &[
     libc::SYS_dup3,
     libc::SYS_inotify_rm_watch,
     libc::SYS_umount2,
+    libc::SYS_swapoff,
     libc::SYS_membarrier,
     libc::SYS_setns,
     libc::SYS_unshare,
