@@ -23,6 +23,7 @@ use session::quotas::UsedUp;
 use stacks::StackTable;
 
 use crate::offcputime::args::Args;
+use crate::offcputime::cycles;
 use crate::offcputime::details::{Details, Lengths, ProcessTime};
 use crate::offcputime::losses::{IN_ACCOUNTING, Lost, NEGATIVE, OF_DETAILS};
 use crate::offcputime::open::{KnownStacks, Open, next_open, still_open, walked_on_leaving};
@@ -47,11 +48,26 @@ pub struct Row {
     pub count: u64,
     /// One of them is open at the end.
     pub is_open: bool,
+    /// Which of its thread's waits it is, if its end was not seen; else it is the sum of some.
+    pub open_number: Option<u32>,
     /// Their lengths until they were over, or in the run queue where that is all they were for; where it was asked for.
     pub lengths: Lengths,
 }
 
 impl Row {
+    /// The same place of the same thread, without any time.
+    pub(crate) fn without_times(&self) -> Self {
+        Self {
+            task: self.task.clone(),
+            blocked_ns: 0,
+            runqueue_ns: 0,
+            count: 0,
+            open_number: None,
+            lengths: Lengths::default(),
+            ..*self
+        }
+    }
+
     /// Place among the rows of a report: those of equal runs stand in the same order.
     pub(crate) fn place(&self) -> impl Ord + '_ {
         let Wait {
@@ -134,6 +150,8 @@ pub struct Harvest {
     pub quotas: Vec<UsedUp>,
     /// Details, if they were asked for.
     pub details: Details,
+    /// Pieces of work, if they were.
+    pub cycles: Option<cycles::Found>,
 }
 
 /// How sure the totals are.
@@ -165,6 +183,7 @@ impl Harvest {
             estimates: None,
             quotas: Vec::new(),
             details: Details::default(),
+            cycles: None,
         };
         let entries = maps::drain::<offcputime_key, offcputime_value>(&skel.maps.offcpu_time)?;
         let mut lengths = HashMap::new();
@@ -333,6 +352,17 @@ fn finished_row(
     lengths: Lengths,
     known: &KnownStacks,
 ) -> Row {
+    Row {
+        blocked_ns: value.blocked_ns,
+        runqueue_ns: value.runqueue_ns,
+        count: value.count,
+        lengths,
+        ..row_of(key, known)
+    }
+}
+
+/// A row without any time.
+pub(crate) fn row_of(key: &offcputime_key, known: &KnownStacks) -> Row {
     let user = match known.get(&key.tid) {
         Some((user, _)) if key.is_known != 0 => *user,
         _ => key.user_stack,
@@ -347,11 +377,12 @@ fn finished_row(
         user,
         kernel: key.kernel_stack,
         waker: key.waker,
-        blocked_ns: value.blocked_ns,
-        runqueue_ns: value.runqueue_ns,
-        count: value.count,
+        blocked_ns: 0,
+        runqueue_ns: 0,
+        count: 0,
         is_open: key.is_open != 0,
-        lengths,
+        open_number: None,
+        lengths: Lengths::default(),
     }
 }
 
@@ -370,6 +401,7 @@ fn open_row(open: &open_phase, (user, kernel): (u64, u64), lengths: Lengths) -> 
         runqueue_ns: open.runqueue_ns,
         count: 1,
         is_open: true,
+        open_number: Some(open.number),
         lengths,
     }
 }

@@ -13,6 +13,7 @@ pub(crate) use next::DATABASE_LOCK;
 
 mod answer;
 mod args;
+pub(crate) mod cycles;
 mod details;
 mod engine;
 mod harvest;
@@ -23,6 +24,7 @@ mod open;
 mod quota;
 mod report;
 mod sampled;
+mod told;
 
 /// The question that it answers.
 pub const QUESTION: &str = "Where do threads wait, why, and who woke them?";

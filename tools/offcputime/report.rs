@@ -131,7 +131,7 @@ pub(crate) fn profile_of(
 }
 
 /// Frames of a complete stack up to the program's last function, or of a kernel thread's stack.
-fn depth(row: &Row, stacks: &mut StackTable) -> Option<usize> {
+pub(crate) fn depth(row: &Row, stacks: &mut StackTable) -> Option<usize> {
     if row.wait.is_of_kernel_thread() {
         return Some(stacks.kernel_names(row.kernel).len()).filter(|frames| *frames > 0);
     }

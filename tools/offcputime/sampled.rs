@@ -145,6 +145,7 @@ impl Sums {
                 runqueue_ns: whole(sum.runqueue),
                 count: whole(sum.count) + u64::from(sum.is_open),
                 is_open: sum.is_open,
+                open_number: None,
                 lengths: sum.lengths,
             }
         });
@@ -158,6 +159,7 @@ impl Sums {
             open: self.open,
             quotas: Vec::new(),
             details: self.details.finish(scale),
+            cycles: None,
             estimates: Some(Estimates {
                 oncpu: self.oncpu.estimate(scale),
                 runqueue: self.runqueue.estimate(scale),
@@ -261,6 +263,7 @@ mod tests {
             estimates: None,
             quotas: Vec::new(),
             details: Details::default(),
+            cycles: None,
         }
     }
 

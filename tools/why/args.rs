@@ -70,6 +70,11 @@ pub(crate) struct Args {
     ])]
     pub(crate) all: bool,
 
+    /// Work cycles, from where a thread waits for work until it waits there again: where the slowest PCT % of them, as 1%, spend their
+    /// time against all others
+    #[arg(long, value_name = "PCT%", value_parser = parse_slowest)]
+    pub(crate) slowest: Option<f64>,
+
     #[command(flatten)]
     pub(crate) stacks: Stacks,
 
@@ -104,6 +109,15 @@ pub(crate) struct Parts {
     pub(crate) locks: LockArgs,
 }
 
+/// A share of the cycles, percent, with its sign or without.
+fn parse_slowest(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text);
+    match number.parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent <= 50.0 => Ok(percent),
+        _ => Err("a share such as 1%, 50% at most".to_owned()),
+    }
+}
+
 impl Parts {
     fn of(args: &Args) -> Result<Self> {
         let mut parts = Self {
@@ -129,6 +143,7 @@ impl Parts {
             *budget = args.budget;
         }
         parts.waits.details = true;
+        parts.waits.cycles = args.slowest.is_some();
         parts.queue.by_victim = args.chooses();
         Ok(parts)
     }

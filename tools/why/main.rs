@@ -10,6 +10,8 @@ mod args;
 mod beside;
 mod chains;
 mod chosen;
+mod cycles;
+mod cycles_json;
 mod disk_users;
 mod disks;
 mod drafts;
