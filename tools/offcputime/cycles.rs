@@ -11,7 +11,7 @@ use hist::{Histogram, bucket};
 use host::waits::Wait;
 use profile::losses::Losses;
 
-use crate::offcputime::harvest::Row;
+use crate::offcputime::row::Row;
 
 /// Most threads, and sums of waits by place and by how long their piece took.
 const MOST_THREADS: usize = 1 << 16;
@@ -130,7 +130,8 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    fn add(&mut self, cycle: Cycle, left: &mut usize) -> u64 {
+    /// Adds one; `left`: places that there is room for. Returns how many found none.
+    pub(crate) fn add(&mut self, cycle: Cycle, left: &mut usize) -> u64 {
         self.histogram.record(cycle.ns);
         let length = self.lengths.entry(bucket(cycle.ns)).or_default();
         length.count += 1;

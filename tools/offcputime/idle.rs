@@ -18,7 +18,7 @@ use host::waits::{Reason, Wait};
 use profile::frame::Frame;
 use stacks::LEFT_OUT;
 
-use crate::offcputime::harvest::Row;
+use crate::offcputime::row::Row;
 
 /// Share of a thread's time off the CPU that makes a place its habit.
 const HABIT: f64 = 0.9;

@@ -7,9 +7,10 @@ pub(crate) use answer::{SLEEP, THROTTLED, for_what};
 pub use args::Args;
 pub use details::{Details, Lengths, ProcessTime};
 pub use engine::Offcputime;
-pub use harvest::{Accounting, Estimates, Harvest, Row};
+pub use harvest::{Accounting, Estimates, Harvest};
 pub use losses::Lost;
 pub(crate) use next::DATABASE_LOCK;
+pub use row::Row;
 
 mod answer;
 mod args;
@@ -23,6 +24,7 @@ mod next;
 mod open;
 mod quota;
 mod report;
+mod row;
 mod sampled;
 mod told;
 

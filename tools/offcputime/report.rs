@@ -24,7 +24,8 @@ use stacks::StackTable;
 
 use crate::offcputime::answer::answer;
 use crate::offcputime::args::Args;
-use crate::offcputime::harvest::{Accounting, Estimates, Harvest, Row};
+use crate::offcputime::harvest::{Accounting, Estimates, Harvest};
+use crate::offcputime::row::Row;
 use crate::offcputime::{idle, next, quota};
 
 /// Stacks that people are shown.

@@ -8,9 +8,10 @@ use profile::losses::Losses;
 use profile::model::Task;
 
 use crate::offcputime::details::{DetailSums, Lengths};
-use crate::offcputime::harvest::{Accounting, Estimates, Harvest, Row};
+use crate::offcputime::harvest::{Accounting, Estimates, Harvest};
 use crate::offcputime::losses::Lost;
 use crate::offcputime::open::KnownStacks;
+use crate::offcputime::row::Row;
 
 /// Programs that events run, and that are detached between windows.
 pub(crate) const GATED: [&str; 6] = [

@@ -13,11 +13,11 @@ use profile::brief::place;
 use stacks::StackTable;
 
 use crate::offcputime::cycles::{Found, Home, Spot, Told, Where, Work, spot};
-use crate::offcputime::harvest::{Row, row_of};
 use crate::offcputime::idle;
 use crate::offcputime::open::KnownStacks;
 use crate::offcputime::quota;
 use crate::offcputime::report::depth;
+use crate::offcputime::row::{Row, row_of};
 
 /// Waits that are kept before threads' homes are judged, of 40 bytes each.
 const MOST_KEPT: usize = 1 << 18;
