@@ -80,6 +80,7 @@ fn part(rng: &mut Rng, window: Edges) -> Harvest {
         estimates: None,
         quotas: Vec::new(),
         details: Details::default(),
+        cycles: None,
     }
 }
 

@@ -134,10 +134,10 @@ fn serve(requests: &PipeReader, answers: &mut PipeWriter, lock: &Lock) {
             ..Log::default()
         };
         compute();
-        if number % NAP_EACH == 0 {
+        if number.is_multiple_of(NAP_EACH) {
             log.nap_ns = nap();
         }
-        if number % HELD_EACH == 0 {
+        if number.is_multiple_of(HELD_EACH) {
             log.lock_ns = take_the_lock(lock);
         }
     }
@@ -194,7 +194,7 @@ impl Server {
     /// Sends a request to the server, which waits for one; returns when, and what became of the one before.
     fn ask(&mut self, number: u64) -> (u64, Log) {
         task::wait_asleep(self.tid, libc::SYS_read);
-        if number % HELD_EACH == 0 {
+        if number.is_multiple_of(HELD_EACH) {
             self.keeper.send(()).expect("a keeper");
             // A wait that nobody takes for one for work.
             while !self.is_held.swap(false, Ordering::Acquire) {
