@@ -53,10 +53,9 @@ impl Account {
             drafts.add_queue_lengths(lengths);
         }
         drafts.add_cpu_time(found.on, sums.oncpu_ns);
-        let looked_ns = (found.window.ns() as f64 * found.looked.unwrap_or(1.0)) as u64;
         let cycles = found
             .cycles
-            .map(|cycles| Cycles::of(cycles, (found, &drafts), looked_ns));
+            .map(|cycles| Cycles::of(cycles, (found, &drafts)));
         let mut lines = drafts.lines(found);
         lines.retain(|line| line.ns > 0);
         let lost_ns = sums.lost.rows_full_ns + sums.lost.unreported_ns;

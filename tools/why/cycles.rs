@@ -96,6 +96,8 @@ pub(crate) struct Cycles {
     pub(crate) cut: u64,
     /// Time that was looked at, ns.
     pub(crate) looked_ns: u64,
+    /// Not all of the time was.
+    pub(crate) are_in_windows: bool,
 }
 
 /// Homes of one name.
@@ -107,12 +109,11 @@ impl Cycles {
         home.lengths.count() as f64 * 1e9 / self.looked_ns.max(1) as f64
     }
 
-    /// `looked_ns`: the length of the windows.
     pub(crate) fn of(
         (found, percent): (&Found, f64),
         (waits, drafts): (&drafts::Found<'_>, &Drafts),
-        looked_ns: u64,
     ) -> Self {
+        let looked_ns = waits.window.ns() as f64 * waits.looked.unwrap_or(1.0);
         let names = drafts.names();
         let mut merged: BTreeMap<Name, (Pieces, Vec<u32>)> = BTreeMap::new();
         for (home, pieces) in &found.homes {
@@ -138,7 +139,8 @@ impl Cycles {
             parts: Vec::new(),
             exemplars: Vec::new(),
             cut: found.cut(),
-            looked_ns,
+            looked_ns: looked_ns as u64,
+            are_in_windows: waits.looked.is_some(),
         };
         if let Some((_, (pieces, _))) = homes.first() {
             cycles.compare(pieces, &Places::of(waits, drafts));
@@ -182,7 +184,7 @@ impl Cycles {
         self.parts.rank_by_key(|part| {
             let more = slow.mean_ns(part.slow_ns);
             let less = rest.mean_ns(part.rest_ns);
-            (Reverse(more.max(less)), part.at.clone())
+            (Reverse(more.abs_diff(less)), part.at.clone())
         });
     }
 }
@@ -284,3 +286,7 @@ impl Places {
         parts
     }
 }
+
+#[cfg(test)]
+#[path = "cycles_tests.rs"]
+mod tests;

@@ -12,6 +12,7 @@ mod chains;
 mod chosen;
 mod cycles;
 mod cycles_json;
+mod cycles_text;
 mod disk_users;
 mod disks;
 mod drafts;
