@@ -27,6 +27,7 @@ Examples:
   why -- make -j4            # of a command and its children
   why --all                  # of the whole machine
   why -v -p 123              # each line with its stack
+  why --slowest 1% -p 123    # what slow requests wait for, of a server
   why -p 123 -o why.html     # a page for the ticket: the answer, lines
                              # that open into stacks, a flame graph
   why -j -p 123 > why.json   # all of it, for programs
@@ -70,17 +71,16 @@ pub(crate) struct Args {
     ])]
     pub(crate) all: bool,
 
-    /// Work cycles, from where a thread waits for work until it waits there again: where the slowest PCT % of them, as 1%, spend their
-    /// time against all others
-    #[arg(long, value_name = "PCT%", value_parser = parse_slowest)]
-    pub(crate) slowest: Option<f64>,
-
     #[command(flatten)]
     pub(crate) stacks: Stacks,
 
     /// The answer as a JSON object of 4096 bytes at most
     #[arg(long, conflicts_with_all = ["json", "folded"], help_heading = "Output")]
     pub(crate) brief: bool,
+
+    /// Work cycles, too: where the slowest PCT % spend their time, as 1%
+    #[arg(long, value_name = "PCT", value_parser = parse_slowest, help_heading = "Output")]
+    pub(crate) slowest: Option<f64>,
 
     #[command(flatten)]
     pub(crate) budget: Budget,

@@ -10,25 +10,7 @@ use profile::reasons;
 
 use crate::offcputime::cycles::{Cycle, Found, Pieces, Spot, Time, spot};
 use crate::why::drafts::{self, Drafts};
-use crate::why::kinds::{ON_CPU, Program, RUN_QUEUE};
-
-/// A line of the table: its kind, its place, and the lock that it is for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct At {
-    pub(crate) kind: &'static str,
-    pub(crate) place: Option<Arc<str>>,
-    pub(crate) lock: Option<String>,
-}
-
-impl At {
-    fn of(kind: &'static str) -> Self {
-        Self {
-            kind,
-            place: None,
-            lock: None,
-        }
-    }
-}
+use crate::why::kinds::{At, ON_CPU, Program, RUN_QUEUE};
 
 /// Pieces of work that have something in common.
 #[derive(Clone, Copy, Debug, Default)]

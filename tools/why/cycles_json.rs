@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::why::cycles::{At, Cycles, Exemplar, Home, Part};
+use crate::why::cycles::{Cycles, Exemplar, Home, Part};
+use crate::why::kinds::At;
 
 /// Lines of the brief form.
 const BRIEF_LINES: usize = 4;

@@ -9,7 +9,8 @@ use profile::units;
 
 use host::clock::wall_clock;
 
-use crate::why::cycles::{At, Cycles, Exemplar, Home};
+use crate::why::cycles::{Cycles, Exemplar, Home};
+use crate::why::kinds::At;
 use crate::why::table::words_of;
 use crate::why::words::{function, processes};
 

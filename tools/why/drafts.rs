@@ -17,8 +17,8 @@ use crate::lockstat::Contended;
 use crate::offcputime::{Harvest, Lengths, Row, THROTTLED, cycles};
 use crate::runqlat::Interval;
 use crate::why::chains::{self, Chain, Threads};
-use crate::why::cycles::At;
 use crate::why::disks::{self, FOR_DISKS, Requests};
+use crate::why::kinds::At;
 use crate::why::line::{Blame, Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
 use crate::why::locks::{Place, Split};
 
