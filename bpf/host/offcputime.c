@@ -12,6 +12,9 @@ static __u64 host_intern(__u32 slot);
 /* A waker is known by its number. */
 #undef intern_stack
 #define intern_stack(slot, tgid, urgent) host_intern(slot)
+/* Nobody asks for single waits. */
+#undef bpf_ringbuf_query
+#define bpf_ringbuf_query(ring, what) 0
 #include "../offcputime/offcputime.bpf.c"
 #include "offcputime_files.h"
 #include "threads.h"

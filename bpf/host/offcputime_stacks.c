@@ -33,6 +33,9 @@ static __u64 host_own_kernel_stack(void);
 #define has_user_stack(task) (!((task)->flags & PF_KTHREAD))
 #define user_stack(slot, scratch, task, tgid) host_user_stack(task)
 #define kernel_stack(ctx, slot, scratch) host_own_kernel_stack()
+/* Nobody asks for single waits. */
+#undef bpf_ringbuf_query
+#define bpf_ringbuf_query(ring, what) 0
 #include "../offcputime/offcputime.bpf.c"
 #include "threads.h"
 #include "call_number.h"

@@ -19,6 +19,9 @@ struct offcputime_config {
 	__u32 walk_on_exit;
 	/* Time of each process, and how long waits took. */
 	__u32 details;
+	/* Waits one by one, too; details are on then. */
+	__u32 cycles;
+	__u32 pad;
 };
 
 const volatile struct offcputime_config config = {};

@@ -47,6 +47,9 @@ struct open_phase {
 	__u32 is_known;
 	/* It has run since the window's end, and other stacks of the wait are not to be had. */
 	__u32 ran_on;
+	/* Counts the thread's waits. */
+	__u32 number;
+	__u32 pad;
 };
 
 struct open_phase_record {
@@ -80,6 +83,7 @@ static __always_inline void describe_wait(struct open_phase *open, struct member
 {
 	open->waker = member->waker;
 	open->wait_flags = member->wait_flags;
+	open->number = member->waits;
 	open->call = call_of(member, task);
 }
 

@@ -48,6 +48,8 @@ struct member {
 	/* The end of the window after which it has run, where late events close nothing; and of its wait until then: */
 	__u64 ran_after_ns;
 	struct wait_call late_call;
+	/* How often it has left its CPU; it was not seen to leave where it is found to have been away. */
+	__u32 waits;
 	__u32 state;
 	__u8 phase;
 	__u8 wait_flags;
@@ -228,6 +230,7 @@ static __always_inline void count_unseen(struct member *member, __u64 now, struc
 
 	__sync_fetch_and_add(&losses.out_of_order, 1);
 	sums->unseen_ns += unseen_ns;
+	member->waits++;
 	member->unseen_ns += unseen_ns;
 }
 
@@ -241,6 +244,7 @@ static __always_inline bool switched_out(struct member *member, struct task_stru
 		add_oncpu(member, elapsed(member->since_ns, now), sums);
 	else
 		count_unseen(member, now, sums);
+	member->waits++;
 	member->since_ns = member->off_ns = member->runnable_ns = now;
 	/* Threads that run are woken, too. */
 	member->waker = 0;

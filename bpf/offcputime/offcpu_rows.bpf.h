@@ -37,7 +37,11 @@ struct offcputime_value {
 	__u64 count;
 	/* The row in `lengths`; 0: they are not asked for. */
 	__u64 id;
+	/* User space knows the row's id. */
+	__u64 is_told;
 };
+
+#include "offcpu_cycles.bpf.h"
 
 /* (thread, stacks, wait) → time */
 MAP(HASH, offcpu_time, struct offcputime_key, struct offcputime_value, MAX_ROWS);
@@ -50,23 +54,13 @@ enum scratch_slot {
 
 static __always_inline void add_row(struct member *member, const struct offcputime_key *key, __u64 off_ns, __u64 runqueue_ns)
 {
-	struct offcputime_value first = {
-		.blocked_ns = off_ns - runqueue_ns,
-		.runqueue_ns = runqueue_ns,
-		.count = 1,
-	};
+	struct offcputime_value first = {};
 	struct offcputime_value *value = bpf_map_lookup_elem(&offcpu_time, key);
-	long err;
 
 	if (!value) {
 		if (config.details)
 			first.id = new_row_id();
-		err = bpf_map_update_elem(&offcpu_time, key, &first, BPF_NOEXIST);
-		if (!err) {
-			if (config.details)
-				add_lengths(first.id, key->tgid, off_ns - runqueue_ns, runqueue_ns);
-			return;
-		}
+		bpf_map_update_elem(&offcpu_time, key, &first, BPF_NOEXIST);
 		value = bpf_map_lookup_elem(&offcpu_time, key);
 	}
 	if (!value) {
@@ -81,6 +75,7 @@ static __always_inline void add_row(struct member *member, const struct offcputi
 	value->count++;
 	if (config.details)
 		add_lengths(value->id, key->tgid, off_ns - runqueue_ns, runqueue_ns);
+	tell_wait(member, key, value, off_ns, runqueue_ns);
 }
 
 static __always_inline void report(struct member *member, struct task_struct *task, __u64 kernel, __u64 user)

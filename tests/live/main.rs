@@ -98,6 +98,7 @@ mod unwind_modes;
 mod unwind_real;
 mod why;
 mod why_chosen;
+mod why_cycles;
 mod why_locks;
 mod why_memory;
 mod why_planted;

@@ -94,6 +94,10 @@ pub struct Args {
     /// Time by process, and lengths of waits: for tools that it is a part of
     #[arg(skip)]
     pub(crate) details: bool,
+
+    /// Pieces of work: for tools that it is a part of, with details
+    #[arg(skip)]
+    pub(crate) cycles: bool,
 }
 
 /// `--idle`
@@ -165,6 +169,8 @@ impl Args {
             wakers: self.waker.into(),
             walk_on_exit: walk_on_exit.into(),
             details: self.details.into(),
+            cycles: self.cycles.into(),
+            pad: 0,
         };
     }
 }

@@ -30,6 +30,10 @@ use crate::offcputime::open::{self, Open};
 use crate::offcputime::quota;
 use crate::offcputime::report;
 use crate::offcputime::sampled::{GATED, Sums};
+use crate::offcputime::told::Waits;
+
+/// A ring that nothing comes through, bytes.
+const SMALLEST_RING: u32 = 4096;
 
 /// The tool at work.
 pub struct Offcputime<'a> {
@@ -42,6 +46,8 @@ pub struct Offcputime<'a> {
     sums: Sums,
     /// CPU quotas, when its first window was about to open.
     quotas: Quotas,
+    /// Waits one by one, if they were asked for.
+    told: Option<Waits>,
     /// From the report on.
     closing: Option<Closing>,
 }
@@ -62,6 +68,9 @@ impl Sampled for Args {
                 open.maps.processes.set_max_entries(1)?;
                 open.maps.lengths.set_max_entries(1)?;
             }
+            if !self.cycles {
+                open.maps.told_waits.set_max_entries(SMALLEST_RING)?;
+            }
             Ok(())
         })?;
         let tables = bpf::unwind_maps!(skel);
@@ -69,8 +78,10 @@ impl Sampled for Args {
         let stacks = setup.stacks(how, &skel.maps.stack_ring)?;
         let (tgids, tids) = (&skel.maps.target_tgids, &skel.maps.target_tids);
         setup.seed(tgids, tids, skel.links.seed_members.as_ref())?;
+        let told = self.cycles.then(|| Waits::listen(&skel)).transpose()?;
         Ok(Offcputime {
             args: self,
+            told,
             skel,
             stacks,
             reseeding: Reseeding::default(),
@@ -92,6 +103,18 @@ impl Offcputime<'_> {
         open::describe_waiting(self.args, &waiting, &mut self.stacks, walked)
     }
 
+    /// Takes in what has come.
+    fn absorb(&mut self) {
+        self.stacks.absorb();
+        self.absorb_told();
+    }
+
+    fn absorb_told(&mut self) {
+        if let Some(told) = &mut self.told {
+            told.absorb(&self.sums.known, &mut self.stacks);
+        }
+    }
+
     /// Everything, once the collection has ended.
     ///
     /// # Errors
@@ -104,7 +127,12 @@ impl Offcputime<'_> {
         if sampler.is_exact() {
             harvest.estimates = None;
         }
+        let cycles = self.told.take().map(|told| told.finish(&mut self.stacks));
         harvest.count_losses(self.args, &self.skel, &self.stacks)?;
+        if let Some(cycles) = &cycles {
+            cycles.count_losses(&mut harvest.losses);
+        }
+        harvest.cycles = cycles;
         let is_choice = !self.args.targets.are_all();
         harvest.quotas = quota::used_up(&self.quotas, &harvest.rows, is_choice);
         Ok(harvest)
@@ -126,6 +154,9 @@ impl Offcputime<'_> {
         harvest.rows.retain(|row| tgids.contains(&row.task.tgid));
         harvest.details.queue.retain(|tgid, _| tgids.contains(tgid));
         harvest.quotas = quota::used_up(&self.quotas, &harvest.rows, true);
+        if let Some(cycles) = &mut harvest.cycles {
+            cycles.retain(tgids);
+        }
         harvest
     }
 
@@ -151,7 +182,8 @@ impl Windowed for Offcputime<'_> {
             != 0;
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         // The length of a wait is not known yet if the stack is walked before the thread leaves its CPU.
-        let can = wants_stacks && walks_on_exit && bss.walk_on_leaving == 0;
+        // A piece of work begins and ends where a stack says.
+        let can = wants_stacks && !self.args.cycles && walks_on_exit && bss.walk_on_leaving == 0;
         if can {
             bss.stacks_from_ns = below_ns;
         }
@@ -206,6 +238,7 @@ impl Windowed for Offcputime<'_> {
     }
 
     fn take(&mut self, window: &Window) -> Result<()> {
+        self.absorb();
         let edges = (window.start_ns, window.end_ns);
         let closing = std::mem::take(&mut self.sums.closing);
         let closing = (&closing[..], edges);
@@ -216,6 +249,9 @@ impl Windowed for Offcputime<'_> {
         };
         let again = || iterate::run(self.skel.links.close_members.as_ref());
         let part = Harvest::gather(self.args, &self.skel, stacks, closing, again)?;
+        if let Some(told) = &mut self.told {
+            told.end_window(part.rows.iter(), edges);
+        }
         let totals = harvest::totals(&self.skel)?;
         self.sums.add(&part, totals, window);
         Ok(())
@@ -228,14 +264,18 @@ impl Collector for Offcputime<'_> {
     }
 
     fn fds(&self) -> Vec<RawFd> {
-        self.args.budget.waking(self.stacks.fds())
+        let mut fds = self.args.budget.waking(self.stacks.fds());
+        fds.extend(self.told.iter().map(Waits::fd));
+        fds
     }
 
     fn look_around(&mut self, can_afford_more: bool) -> Result<State> {
         if !can_afford_more {
+            // More waits than there is room for would be lost.
+            self.absorb_told();
             return Ok(State::default());
         }
-        self.stacks.absorb();
+        self.absorb();
         let moves = section(self.skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
         let seed = self.skel.links.seed_members.as_ref();
         self.reseeding.follow(moves, seed)?;

@@ -4,67 +4,25 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 use bpf::offcputime::OffcputimeSkel;
-use bpf::offcputime::types::{
-    offcputime_key, offcputime_totals, offcputime_value, open_phase, wait_call,
-};
+use bpf::offcputime::types::{offcputime_key, offcputime_totals, offcputime_value};
 use budget::Estimate;
 use budget::meter::count_skipped;
 use host::clock::Edges;
-use host::task::comm_text;
-use host::waits::Wait;
 use libbpf_rs::skel::Skel;
 use loader::counters::Counters;
 use loader::maps;
 use loader::section;
 use profile::losses::Losses;
-use profile::model::Task;
 use session::progress::State;
 use session::quotas::UsedUp;
 use stacks::StackTable;
 
 use crate::offcputime::args::Args;
-use crate::offcputime::details::{Details, Lengths, ProcessTime};
+use crate::offcputime::cycles;
+use crate::offcputime::details::{Details, ProcessTime};
 use crate::offcputime::losses::{IN_ACCOUNTING, Lost, NEGATIVE, OF_DETAILS};
 use crate::offcputime::open::{KnownStacks, Open, next_open, still_open, walked_on_leaving};
-
-/// Time of one thread on one pair of stacks.
-pub struct Row {
-    /// The thread.
-    pub task: Task,
-    /// What the kernel knows of why it left its CPU.
-    pub wait: Wait,
-    /// User stack's id in the table of stacks; 0: none.
-    pub user: u64,
-    /// Kernel stack's id; 0: none.
-    pub kernel: u64,
-    /// Id of the waker's stack; 0: none.
-    pub waker: u64,
-    /// Until it was made runnable, ns.
-    pub blocked_ns: u64,
-    /// From then on until it had a CPU, ns.
-    pub runqueue_ns: u64,
-    /// Waits that are over, and the one that is open at the end.
-    pub count: u64,
-    /// One of them is open at the end.
-    pub is_open: bool,
-    /// Their lengths until they were over, or in the run queue where that is all they were for; where it was asked for.
-    pub lengths: Lengths,
-}
-
-impl Row {
-    /// Place among the rows of a report: those of equal runs stand in the same order.
-    pub(crate) fn place(&self) -> impl Ord + '_ {
-        let Wait {
-            flags,
-            syscall,
-            file_type,
-            futex_op,
-            futex_value,
-        } = self.wait;
-        let wait = (syscall, file_type, futex_op, futex_value, flags);
-        (&self.task, wait, self.user, self.kernel, self.waker)
-    }
-}
+use crate::offcputime::row::{Row, finished_row, open_row};
 
 /// Where the targets' time inside the window went.
 #[derive(Clone, Copy, Debug, Default)]
@@ -134,6 +92,8 @@ pub struct Harvest {
     pub quotas: Vec<UsedUp>,
     /// Details, if they were asked for.
     pub details: Details,
+    /// Pieces of work, if they were.
+    pub cycles: Option<cycles::Found>,
 }
 
 /// How sure the totals are.
@@ -165,6 +125,7 @@ impl Harvest {
             estimates: None,
             quotas: Vec::new(),
             details: Details::default(),
+            cycles: None,
         };
         let entries = maps::drain::<offcputime_key, offcputime_value>(&skel.maps.offcpu_time)?;
         let mut lengths = HashMap::new();
@@ -325,61 +286,4 @@ pub(crate) fn totals(skel: &OffcputimeSkel<'_>) -> Result<Accounting> {
         events: sum.events + cpu.events,
         lost,
     }))
-}
-
-fn finished_row(
-    key: &offcputime_key,
-    value: &offcputime_value,
-    lengths: Lengths,
-    known: &KnownStacks,
-) -> Row {
-    let user = match known.get(&key.tid) {
-        Some((user, _)) if key.is_known != 0 => *user,
-        _ => key.user_stack,
-    };
-    Row {
-        task: Task {
-            comm: comm_text(&key.comm),
-            tgid: key.tgid,
-            tid: key.tid,
-        },
-        wait: wait(key.call, key.wait_flags),
-        user,
-        kernel: key.kernel_stack,
-        waker: key.waker,
-        blocked_ns: value.blocked_ns,
-        runqueue_ns: value.runqueue_ns,
-        count: value.count,
-        is_open: key.is_open != 0,
-        lengths,
-    }
-}
-
-fn open_row(open: &open_phase, (user, kernel): (u64, u64), lengths: Lengths) -> Row {
-    Row {
-        task: Task {
-            comm: comm_text(&open.comm),
-            tgid: open.tgid,
-            tid: open.tid,
-        },
-        wait: wait(open.call, open.wait_flags),
-        user,
-        kernel,
-        waker: 0,
-        blocked_ns: open.blocked_ns,
-        runqueue_ns: open.runqueue_ns,
-        count: 1,
-        is_open: true,
-        lengths,
-    }
-}
-
-fn wait(call: wait_call, flags: u8) -> Wait {
-    Wait {
-        flags,
-        syscall: call.syscall,
-        file_type: call.file_type,
-        futex_op: call.futex_op,
-        futex_value: call.futex_value,
-    }
 }

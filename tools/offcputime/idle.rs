@@ -18,7 +18,7 @@ use host::waits::{Reason, Wait};
 use profile::frame::Frame;
 use stacks::LEFT_OUT;
 
-use crate::offcputime::harvest::Row;
+use crate::offcputime::row::Row;
 
 /// Share of a thread's time off the CPU that makes a place its habit.
 const HABIT: f64 = 0.9;
@@ -187,6 +187,18 @@ pub(crate) fn mark(
         (!is_brisk || comes_by_socket()) && !(is_only && has_left(row))
     };
     rows.iter().zip(depths).map(is_idle).collect()
+}
+
+/// Tells of each row if it is where its thread waits for work, in order: also where work comes soon, which is not idle. `depths`: as
+/// for [`mark`]. A thread that hardly does more than read from a pipe is at home there.
+pub(crate) fn homes(rows: &[Row], depths: &[Option<usize>]) -> Vec<bool> {
+    let habits = Habits::of(rows, depths);
+    let is_home = |(row, depth): (&Row, &Option<usize>)| {
+        let may_be = row.wait.may_be_idle() || row.wait.reads_pipe();
+        let is_known = row.user != LEFT_OUT && !row.wait.is_of_kernel_thread();
+        may_be && is_known && habits.is_home(row, *depth, false)
+    };
+    rows.iter().zip(depths).map(is_home).collect()
 }
 
 /// Tells if a thread of Go's waits for a goroutine to run. Frames do not tell: the runtime parks in several places, on a stack of its

@@ -27,6 +27,7 @@ fn row(tid: u32, call: libc::c_long, user: u64, ns: u64, count: u64) -> Row {
         runqueue_ns: 0,
         count,
         is_open: false,
+        open_number: None,
         lengths: Lengths::default(),
     }
 }

@@ -10,12 +10,13 @@ use profile::losses::Losses;
 pub(crate) const NEGATIVE: Words = ("losses.negative", "times running backwards");
 
 /// Those of details, which offcputime itself has no use for.
-pub(crate) const OF_DETAILS: [Words; 2] = [
+pub(crate) const OF_DETAILS: [Words; 3] = [
     (
         "losses.processes_full",
         "threads that ended: table of processes full",
     ),
     ("losses.lengths_full", "lengths of waits: table full"),
+    ("cycles_full", "waits for work cycles: ring full"),
 ];
 
 /// Counters behind [`Lost`].

@@ -7,12 +7,14 @@ pub(crate) use answer::{SLEEP, THROTTLED, for_what};
 pub use args::Args;
 pub use details::{Details, Lengths, ProcessTime};
 pub use engine::Offcputime;
-pub use harvest::{Accounting, Estimates, Harvest, Row};
+pub use harvest::{Accounting, Estimates, Harvest};
 pub use losses::Lost;
 pub(crate) use next::DATABASE_LOCK;
+pub use row::Row;
 
 mod answer;
 mod args;
+pub(crate) mod cycles;
 mod details;
 mod engine;
 mod harvest;
@@ -22,7 +24,9 @@ mod next;
 mod open;
 mod quota;
 mod report;
+mod row;
 mod sampled;
+mod told;
 
 /// The question that it answers.
 pub const QUESTION: &str = "Where do threads wait, why, and who woke them?";

@@ -50,6 +50,7 @@ fn row(rng: &mut Rng, kernel: u64) -> Row {
         runqueue_ns: rng.u64(..) >> rng.u32(5..64),
         count: if is_open { 1 } else { rng.u64(1..1 << 40) },
         is_open,
+        open_number: None,
         lengths: Lengths::default(),
     }
 }
@@ -79,6 +80,7 @@ fn part(rng: &mut Rng, window: Edges) -> Harvest {
         estimates: None,
         quotas: Vec::new(),
         details: Details::default(),
+        cycles: None,
     }
 }
 

@@ -7,7 +7,7 @@ use profile::model::Profile;
 use session::quotas::{self, Quotas, UsedUp};
 
 use crate::offcputime::answer::{THROTTLED, Waits};
-use crate::offcputime::harvest::Row;
+use crate::offcputime::row::Row;
 
 /// Groups whose quota was used up since then, and that processes are in which waited for one; those of the process that waited longest
 /// come first. Where all of them have ended, any group may be theirs, unless they were asked for.

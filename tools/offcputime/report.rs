@@ -24,7 +24,8 @@ use stacks::StackTable;
 
 use crate::offcputime::answer::answer;
 use crate::offcputime::args::Args;
-use crate::offcputime::harvest::{Accounting, Estimates, Harvest, Row};
+use crate::offcputime::harvest::{Accounting, Estimates, Harvest};
+use crate::offcputime::row::Row;
 use crate::offcputime::{idle, next, quota};
 
 /// Stacks that people are shown.
@@ -131,7 +132,7 @@ pub(crate) fn profile_of(
 }
 
 /// Frames of a complete stack up to the program's last function, or of a kernel thread's stack.
-fn depth(row: &Row, stacks: &mut StackTable) -> Option<usize> {
+pub(crate) fn depth(row: &Row, stacks: &mut StackTable) -> Option<usize> {
     if row.wait.is_of_kernel_thread() {
         return Some(stacks.kernel_names(row.kernel).len()).filter(|frames| *frames > 0);
     }

@@ -54,6 +54,7 @@ fn harvest_of(accounting: Accounting) -> Harvest {
         estimates: None,
         quotas: Vec::new(),
         details: Details::default(),
+        cycles: None,
     }
 }
 

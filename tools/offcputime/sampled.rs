@@ -8,9 +8,10 @@ use profile::losses::Losses;
 use profile::model::Task;
 
 use crate::offcputime::details::{DetailSums, Lengths};
-use crate::offcputime::harvest::{Accounting, Estimates, Harvest, Row};
+use crate::offcputime::harvest::{Accounting, Estimates, Harvest};
 use crate::offcputime::losses::Lost;
 use crate::offcputime::open::KnownStacks;
+use crate::offcputime::row::Row;
 
 /// Programs that events run, and that are detached between windows.
 pub(crate) const GATED: [&str; 6] = [
@@ -145,6 +146,7 @@ impl Sums {
                 runqueue_ns: whole(sum.runqueue),
                 count: whole(sum.count) + u64::from(sum.is_open),
                 is_open: sum.is_open,
+                open_number: None,
                 lengths: sum.lengths,
             }
         });
@@ -158,6 +160,7 @@ impl Sums {
             open: self.open,
             quotas: Vec::new(),
             details: self.details.finish(scale),
+            cycles: None,
             estimates: Some(Estimates {
                 oncpu: self.oncpu.estimate(scale),
                 runqueue: self.runqueue.estimate(scale),
@@ -261,6 +264,7 @@ mod tests {
             estimates: None,
             quotas: Vec::new(),
             details: Details::default(),
+            cycles: None,
         }
     }
 

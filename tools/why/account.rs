@@ -8,6 +8,7 @@ use profile::rank::Rank;
 use session::quotas::UsedUp;
 
 use crate::why::chosen::Chosen;
+use crate::why::cycles::Cycles;
 use crate::why::drafts::{Drafts, Found};
 use crate::why::line::{Culprit, LOST, Line, Program, RESIDUAL, UNSEEN};
 use crate::why::locks::Split;
@@ -28,6 +29,8 @@ pub(crate) struct Account {
     pub(crate) quotas: Vec<UsedUp>,
     /// Share of the time that was looked at, where all figures are estimates.
     pub(crate) looked: Option<f64>,
+    /// Work cycles, if they were asked for.
+    pub(crate) cycles: Option<Cycles>,
     /// It was chosen, where nobody was asked for.
     pub(crate) chosen: Option<Chosen>,
 }
@@ -50,6 +53,9 @@ impl Account {
             drafts.add_queue_lengths(lengths);
         }
         drafts.add_cpu_time(found.on, sums.oncpu_ns);
+        let cycles = found
+            .cycles
+            .map(|cycles| Cycles::of(cycles, (found, &drafts)));
         let mut lines = drafts.lines(found);
         lines.retain(|line| line.ns > 0);
         let lost_ns = sums.lost.rows_full_ns + sums.lost.unreported_ns;
@@ -70,6 +76,7 @@ impl Account {
             programs,
             quotas: found.waits.quotas.clone(),
             looked: found.looked,
+            cycles,
             chosen: None,
         }
     }

@@ -27,6 +27,7 @@ Examples:
   why -- make -j4            # of a command and its children
   why --all                  # of the whole machine
   why -v -p 123              # each line with its stack
+  why --slowest 1% -p 123    # what slow requests wait for, of a server
   why -p 123 -o why.html     # a page for the ticket: the answer, lines
                              # that open into stacks, a flame graph
   why -j -p 123 > why.json   # all of it, for programs
@@ -77,6 +78,10 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["json", "folded"], help_heading = "Output")]
     pub(crate) brief: bool,
 
+    /// Work cycles, too: where the slowest PCT % spend their time, as 1%
+    #[arg(long, value_name = "PCT", value_parser = parse_slowest, help_heading = "Output")]
+    pub(crate) slowest: Option<f64>,
+
     #[command(flatten)]
     pub(crate) budget: Budget,
 
@@ -104,6 +109,15 @@ pub(crate) struct Parts {
     pub(crate) locks: LockArgs,
 }
 
+/// A share of the cycles, percent, with its sign or without.
+fn parse_slowest(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text);
+    match number.parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent <= 50.0 => Ok(percent),
+        _ => Err("a share such as 1%, 50% at most".to_owned()),
+    }
+}
+
 impl Parts {
     fn of(args: &Args) -> Result<Self> {
         let mut parts = Self {
@@ -129,6 +143,7 @@ impl Parts {
             *budget = args.budget;
         }
         parts.waits.details = true;
+        parts.waits.cycles = args.slowest.is_some();
         parts.queue.by_victim = args.chooses();
         Ok(parts)
     }

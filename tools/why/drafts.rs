@@ -14,10 +14,11 @@ use profile::rank::Rank;
 use profile::reasons;
 
 use crate::lockstat::Contended;
-use crate::offcputime::{Harvest, Lengths, Row, THROTTLED};
+use crate::offcputime::{Harvest, Lengths, Row, THROTTLED, cycles};
 use crate::runqlat::Interval;
 use crate::why::chains::{self, Chain, Threads};
 use crate::why::disks::{self, FOR_DISKS, Requests};
+use crate::why::kinds::At;
 use crate::why::line::{Blame, Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
 use crate::why::locks::{Place, Split};
 
@@ -33,6 +34,8 @@ pub(crate) struct Found<'a> {
     pub(crate) disks: Option<&'a Requests>,
     /// Locks, where those were looked at, and by how much their time is to be multiplied: it is of a part of the window.
     pub(crate) locks: Option<(&'a [Contended], f64)>,
+    /// Pieces of work, and the share of them that are the slowest, in percent, if they were asked for.
+    pub(crate) cycles: Option<(&'a cycles::Found, f64)>,
     /// Neighbours.
     pub(crate) queue: &'a Interval,
     /// Begin and end.
@@ -105,7 +108,7 @@ impl Drafts {
     }
 
     /// Names of processes by their IDs.
-    fn names(&self) -> HashMap<u32, Arc<str>> {
+    pub(super) fn names(&self) -> HashMap<u32, Arc<str>> {
         let name = |(tgid, (is_first, name)): (&u32, &(bool, Arc<str>))| {
             // Another thread may have a name of its own.
             let of_process = if *is_first { None } else { comm_of(*tgid) };
@@ -140,11 +143,7 @@ impl Drafts {
             return;
         }
         let reason = sample.reason.unwrap_or("other");
-        let key = match (sample.idle, reason) {
-            (true, _) => (IDLE, None),
-            (_, THROTTLED) => (THROTTLED, None),
-            _ => (reason, function(&sample.kernel, &sample.user)),
-        };
+        let key = place_of(sample);
         let culprit = culprit(sample, row.is_open);
         // Quota comes back by the clock.
         let is_blamed = !sample.idle && reason != THROTTLED;
@@ -180,6 +179,18 @@ impl Drafts {
             *count = sample.count;
         }
         parts
+    }
+
+    /// The lines that a sample's time `ns` is in, that for a CPU not counted, with their parts of it.
+    pub(super) fn shares(&self, sample: &Sample, ns: u64) -> Vec<(At, u64)> {
+        let (kind, place) = place_of(sample);
+        let parts = self.parts(sample, &(kind, place.clone()), ns).into_iter();
+        let at = |lock: Option<usize>| At {
+            kind,
+            place: place.clone(),
+            lock: lock.map(|number| self.split.name(number)),
+        };
+        parts.map(|(lock, ns, _)| (at(lock), ns)).collect()
     }
 
     pub(super) fn add_cpu_time(&mut self, profile: &Profile, oncpu_ns: u64) {
@@ -267,6 +278,16 @@ impl Drafts {
             (order, line.kind, line.place.clone(), lock)
         });
         lines
+    }
+}
+
+/// Kind and function of a wait, as its line has them.
+fn place_of(sample: &Sample) -> Place {
+    let reason = sample.reason.unwrap_or("other");
+    match (sample.idle, reason) {
+        (true, _) => (IDLE, None),
+        (_, THROTTLED) => (THROTTLED, None),
+        _ => (reason, function(&sample.kernel, &sample.user)),
     }
 }
 

@@ -173,6 +173,10 @@ impl Together for Why<'_> {
             locks: locks
                 .as_ref()
                 .map(|seen| (&seen.found.locks[..], seen.scale(window))),
+            cycles: self
+                .args
+                .slowest
+                .and_then(|percent| Some((waits.cycles.as_ref()?, percent))),
             window,
             looked: (!sampler.is_exact()).then(|| sampler.share(window.end_ns)),
         });

@@ -8,6 +8,7 @@ use session::quotas::UsedUp;
 use crate::why::account::Account;
 use crate::why::chains::Chain;
 use crate::why::chosen::Chosen;
+use crate::why::cycles_json;
 use crate::why::line::{Blame, Culprit, Line, Program};
 use crate::why::lock::Lock;
 
@@ -30,6 +31,10 @@ pub(crate) fn whole(account: &Account, closing: &Closing) -> Map<String, Value> 
         ),
         ("lines", account.lines.iter().map(line).collect()),
         ("quotas", quotas.collect()),
+        (
+            "cycles",
+            json!(account.cycles.as_ref().map(cycles_json::whole)),
+        ),
         ("losses", closing.losses.to_json()),
         ("cost", closing.cost.to_json()),
     ] {
@@ -44,7 +49,7 @@ pub(crate) fn brief(account: &Account, answer: &[String]) -> Value {
     let mut answer = sentences(answer);
     loop {
         let more = account.lines.len() - lines.len();
-        let brief = json!({
+        let mut brief = json!({
             "answer": answer,
             "start_ns": account.window.start_ns,
             "end_ns": account.window.end_ns,
@@ -56,6 +61,9 @@ pub(crate) fn brief(account: &Account, answer: &[String]) -> Value {
             "lines": lines,
             "more_lines": more,
         });
+        if let Some(cycles) = &account.cycles {
+            brief["cycles"] = cycles_json::brief(cycles);
+        }
         // A line's end follows.
         if brief.to_string().len() < BRIEF {
             return brief;

@@ -17,3 +17,22 @@ pub(crate) const RESIDUAL: &str = "residual";
 
 /// A program: its name and its process ID.
 pub(crate) type Program = (Arc<str>, u32);
+
+/// A line of the table: its kind, its place, and the lock that it is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct At {
+    pub(crate) kind: &'static str,
+    pub(crate) place: Option<Arc<str>>,
+    pub(crate) lock: Option<String>,
+}
+
+impl At {
+    /// Time of a kind in no place.
+    pub(crate) fn of(kind: &'static str) -> Self {
+        Self {
+            kind,
+            place: None,
+            lock: None,
+        }
+    }
+}

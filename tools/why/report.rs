@@ -14,6 +14,7 @@ use session::program;
 use crate::why::account::Account;
 use crate::why::args::Args;
 use crate::why::chosen::Chosen;
+use crate::why::cycles_text;
 use crate::why::page::page;
 use crate::why::sentences::sentences;
 use crate::why::table::table;
@@ -121,7 +122,12 @@ impl Report<'_> {
             writeln!(out, "{line}")?;
         }
         writeln!(out)?;
-        table(self.args, self.account).write(style, out)
+        table(self.args, self.account).write(style, out)?;
+        if let Some(cycles) = &self.account.cycles {
+            writeln!(out)?;
+            cycles_text::write(cycles, style, out)?;
+        }
+        Ok(())
     }
 }
 

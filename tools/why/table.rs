@@ -161,7 +161,12 @@ pub(super) fn whose(account: &Account, line: &Line) -> String {
 
 /// Words for what the time was spent on.
 pub(super) fn words(line: &Line) -> String {
-    let what = match line.kind {
+    words_of(line.kind, line.place.as_deref())
+}
+
+/// Words for time of a kind, in a function of the program's.
+pub(super) fn words_of(kind: &'static str, place: Option<&str>) -> String {
+    let what = match kind {
         ON_CPU => "on CPU",
         RUN_QUEUE => "waiting for a CPU",
         THROTTLED => "out of CPU quota",
@@ -171,7 +176,7 @@ pub(super) fn words(line: &Line) -> String {
         RESIDUAL => "not explained",
         reason => reason,
     };
-    match &line.place {
+    match place {
         Some(place) => format!("{what:<10} {}", function(place)),
         None => what.to_owned(),
     }

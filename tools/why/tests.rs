@@ -61,6 +61,7 @@ fn account(lines: Vec<Line>) -> Account {
         programs: vec![("app".into(), 7)],
         quotas: Vec::new(),
         looked: None,
+        cycles: None,
         chosen: None,
     }
 }

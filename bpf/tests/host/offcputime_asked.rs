@@ -150,6 +150,8 @@ pub(crate) struct Row {
     pub(crate) count: u64,
     /// Nobody asks for lengths.
     id: u64,
+    /// Nobody asks for single waits, either.
+    is_told: u64,
 }
 
 impl Row {
@@ -196,6 +198,9 @@ pub(crate) struct Open {
     pub(crate) depth: u32,
     pub(crate) is_known: u32,
     pub(crate) ran_on: u32,
+    /// Of its wait, which only tools that put waits together read.
+    number: u32,
+    pad: u32,
 }
 
 impl Open {

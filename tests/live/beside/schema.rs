@@ -8,7 +8,7 @@ use crate::kernel::Machine;
 use crate::tool::Tool;
 
 /// Runs that have all parts of a report, but for a budget's.
-const RUNS: [(&str, &str); 10] = [
+const RUNS: [(&str, &str); 12] = [
     ("pressure", "-j -s 300ms 1"),
     ("profile", "-j 300ms"),
     ("offcputime", "-j --waker 300ms"),
@@ -19,6 +19,8 @@ const RUNS: [(&str, &str); 10] = [
     ("syscount", "-j 300ms 1"),
     ("why", "-j 300ms"),
     ("why", "--brief 300ms"),
+    ("why", "-j --slowest 1% --all 300ms"),
+    ("why", "--brief --slowest 1% --all 300ms"),
 ];
 
 /// Objects whose keys are names of others: losses and errors, ends of stacks, files.

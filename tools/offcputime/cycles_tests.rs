@@ -1,0 +1,143 @@
+//! Pieces of work of made-up waits.
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+fn spot(user: u64) -> Spot {
+    Spot {
+        tgid: 1,
+        wait: Wait::default().into(),
+        user,
+        kernel: 9,
+    }
+}
+
+/// One thread's waits: at home, number 0, or in another place; from when to when, and how long in the run queue.
+struct One {
+    work: Work,
+    number: u32,
+    comm: Arc<str>,
+}
+
+impl One {
+    fn new() -> Self {
+        let mut work = Work::default();
+        let home = Home {
+            tgid: 1,
+            kind: "epoll",
+            place: None,
+        };
+        assert_eq!(work.home(home), Some(0));
+        Self {
+            work,
+            number: 7,
+            comm: "a".into(),
+        }
+    }
+
+    fn wait(&mut self, user: u64, (off_ms, end_ms): (u64, u64), runqueue_ms: u64) {
+        let told = Told {
+            row: 0,
+            number: self.number,
+            off_ns: off_ms * MS,
+            end_ns: end_ms * MS,
+            runqueue_ns: runqueue_ms * MS,
+        };
+        self.number += 1;
+        let at = Where {
+            tid: 1,
+            comm: &self.comm,
+            spot: spot(user),
+            home: (user == 0).then_some(0),
+        };
+        self.work.add(&told, &at);
+    }
+}
+
+#[test]
+fn a_piece_begins_where_its_thread_is_woken_and_has_all_of_its_waits() {
+    let mut one = One::new();
+    one.wait(0, (0, 10), 2);
+    one.wait(5, (11, 21), 1);
+    one.wait(6, (21, 22), 0);
+    one.wait(5, (23, 33), 0);
+    one.wait(0, (40, 100), 0);
+    one.work.cut(0, 100 * MS);
+    let found = one.work.finish(0);
+    assert_eq!((found.cut(), found.broken, found.homeless), (0, 0, 0));
+    let [(_, pieces)] = &found.homes[..] else {
+        panic!("one home: {found:?}");
+    };
+    let [cycle] = &pieces.longest[..] else {
+        panic!("one piece: {found:?}");
+    };
+    assert_eq!((cycle.begin_ns, cycle.ns), (8 * MS, 32 * MS));
+    let time = |blocked, runqueue| Time {
+        blocked_ns: blocked * MS,
+        runqueue_ns: runqueue * MS,
+    };
+    let steps = [
+        (spot(0), time(0, 2)),
+        (spot(5), time(19, 1)),
+        (spot(6), time(1, 0)),
+    ];
+    assert_eq!(cycle.steps, steps);
+    let length = &pieces.lengths[&bucket(32 * MS)];
+    assert_eq!((length.count, length.ns), (1, 32 * MS));
+    assert_eq!(length.waits[&spot(5)], time(19, 1));
+}
+
+#[test]
+fn pieces_without_a_begin_or_an_end_are_cut() {
+    // Its first is not whole; the last one goes on.
+    let mut one = One::new();
+    one.wait(5, (0, 10), 0);
+    one.wait(0, (11, 20), 0);
+    one.wait(0, (21, 30), 0);
+    one.work.cut(0, 100 * MS);
+    // It waits at home from the beginning to the end.
+    one.wait(0, (200, 300), 0);
+    one.work.cut(200 * MS, 300 * MS);
+    // It never came home.
+    one.wait(5, (400, 500), 0);
+    one.work.cut(400 * MS, 500 * MS);
+    let found = one.work.finish(0);
+    assert_eq!((found.cut(), found.broken), (2, 0));
+    assert_eq!(found.homes[0].1.histogram.count(), 1);
+}
+
+#[test]
+fn a_piece_with_a_wait_that_was_lost_is_none() {
+    let mut one = One::new();
+    one.wait(0, (0, 10), 0);
+    one.number += 1;
+    one.wait(5, (20, 30), 0);
+    one.wait(0, (31, 40), 0);
+    one.wait(0, (41, 100), 0);
+    one.work.cut(0, 100 * MS);
+    let found = one.work.finish(0);
+    assert_eq!((found.cut(), found.broken), (0, 1));
+    assert_eq!(found.homes[0].1.histogram.count(), 1);
+}
+
+#[test]
+fn the_longest_are_kept() {
+    let mut one = One::new();
+    let mut at = 0;
+    for ms in [3, 9, 1, 7, 5, 8, 2] {
+        one.wait(0, (at, at + 10), 0);
+        at += 10 + ms;
+    }
+    one.wait(0, (at, at + 10), 0);
+    one.work.cut(0, (at + 10) * MS);
+    let found = one.work.finish(0);
+    let longest: Vec<u64> = found.homes[0]
+        .1
+        .longest
+        .iter()
+        .map(|it| it.ns / MS)
+        .collect();
+    assert_eq!(longest, [9, 8, 7, 5, 3]);
+    assert_eq!(found.homes[0].1.histogram.max(), 9 * MS);
+}

@@ -1,0 +1,206 @@
+//! Waits one by one, as the BPF side tells them, until it is known where threads are at home.
+//!
+//! They are kept until there are many, or the run ends. Where a thread is at home is judged then, by all of its waits so far.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result};
+use bpf::offcputime::OffcputimeSkel;
+use bpf::offcputime::types::{told_row, told_wait};
+use loader::arrivals::Arrivals;
+use loader::maps;
+use profile::brief::place;
+use stacks::StackTable;
+
+use crate::offcputime::cycles::{Found, Home, Spot, Told, Where, Work, spot};
+use crate::offcputime::idle;
+use crate::offcputime::open::KnownStacks;
+use crate::offcputime::quota;
+use crate::offcputime::report::depth;
+use crate::offcputime::row::{Row, row_of};
+
+/// Waits that are kept before threads' homes are judged, of 40 bytes each.
+const MOST_KEPT: usize = 1 << 18;
+/// Most rows.
+const MOST_ROWS: usize = 1 << 16;
+
+enum Record {
+    Row(Box<told_row>),
+    Wait(told_wait),
+}
+
+/// An event in its order.
+enum Event {
+    Wait(Told),
+    /// A window's begin and end.
+    Window(u64, u64),
+}
+
+/// The same place of one thread.
+type Key = (u32, Spot);
+
+/// Waits on their way to pieces of work.
+pub(crate) struct Waits {
+    ring: Arrivals<Record>,
+    kept: Vec<Event>,
+    rows: Vec<Row>,
+    numbers: HashMap<Key, u32>,
+    /// Numbers of rows by the BPF side's ids, which are another window's later.
+    ids: HashMap<u64, u32>,
+    work: Work,
+    rows_full: u64,
+}
+
+impl Waits {
+    pub(crate) fn listen(skel: &OffcputimeSkel<'_>) -> Result<Self> {
+        let ring = Arrivals::open_with(&skel.maps.told_waits, decode).context("ring of waits")?;
+        Ok(Self {
+            ring,
+            kept: Vec::new(),
+            rows: Vec::new(),
+            numbers: HashMap::new(),
+            ids: HashMap::new(),
+            work: Work::default(),
+            rows_full: 0,
+        })
+    }
+
+    /// Becomes readable when there is much to take in.
+    pub(crate) fn fd(&self) -> std::os::fd::RawFd {
+        self.ring.fd()
+    }
+
+    /// Takes in what has come. `known`: stacks of waits that were under way when the window opened.
+    pub(crate) fn absorb(&mut self, known: &KnownStacks, stacks: &mut StackTable) {
+        for record in self.ring.take() {
+            match record {
+                Record::Row(row) => {
+                    if let Some(number) = self.number(row_of(&row.key, known)) {
+                        self.ids.insert(row.id, number);
+                    }
+                }
+                Record::Wait(wait) => self.keep(&wait),
+            }
+        }
+        if self.kept.len() >= MOST_KEPT {
+            self.judge(stacks);
+        }
+    }
+
+    fn keep(&mut self, wait: &told_wait) {
+        // Its row found no room, which its thread's next wait shows.
+        let Some(row) = self.ids.get(&wait.row) else {
+            return;
+        };
+        self.push(Told {
+            row: *row,
+            number: wait.number,
+            off_ns: wait.off_ns,
+            end_ns: wait.end_ns,
+            runqueue_ns: wait.runqueue_ns,
+        });
+    }
+
+    fn push(&mut self, told: Told) {
+        let row = &mut self.rows[told.row as usize];
+        let ns = told.end_ns.saturating_sub(told.off_ns);
+        row.blocked_ns += ns.saturating_sub(told.runqueue_ns);
+        row.runqueue_ns += told.runqueue_ns;
+        row.count += 1;
+        self.kept.push(Event::Wait(told));
+    }
+
+    fn number(&mut self, row: Row) -> Option<u32> {
+        let key = (row.task.tid, spot(&row));
+        if let Some(number) = self.numbers.get(&key) {
+            return Some(*number);
+        }
+        if self.rows.len() >= MOST_ROWS {
+            self.rows_full += 1;
+            return None;
+        }
+        let number = u32::try_from(self.rows.len()).ok()?;
+        self.rows.push(row);
+        self.numbers.insert(key, number);
+        Some(number)
+    }
+
+    /// A window from `start_ns` to `end_ns` has been taken in; `open` are rows of which some are of waits that its end cut.
+    pub(crate) fn end_window<'a>(
+        &mut self,
+        open: impl Iterator<Item = &'a Row>,
+        (start_ns, end_ns): (u64, u64),
+    ) {
+        for row in open {
+            let Some(number) = row.open_number else {
+                continue;
+            };
+            let ns = row.blocked_ns + row.runqueue_ns;
+            if let Some(at) = self.number(row.without_times()) {
+                self.push(Told {
+                    row: at,
+                    number,
+                    off_ns: end_ns.saturating_sub(ns),
+                    end_ns,
+                    runqueue_ns: row.runqueue_ns,
+                });
+            }
+        }
+        self.kept.push(Event::Window(start_ns, end_ns));
+        // The table that they were ids of is empty now.
+        self.ids.clear();
+    }
+
+    /// Makes work of what is kept.
+    fn judge(&mut self, stacks: &mut StackTable) {
+        let depths: Vec<Option<usize>> = self.rows.iter().map(|row| depth(row, stacks)).collect();
+        let homes = idle::homes(&self.rows, &depths);
+        let rows = self.rows.iter().zip(homes);
+        let homes: Vec<Option<u32>> = rows
+            .map(|(row, is_home)| {
+                let user = stacks.user_names(row.user);
+                if !is_home || idle::is_in_go(&user) {
+                    return None;
+                }
+                let kernel = stacks.kernel_names(row.kernel);
+                let function = kernel.last().map_or("", |leaf| &leaf.name);
+                let name = place(&kernel, &user).map(|name| name.as_ref().into());
+                self.work.home(Home {
+                    tgid: row.task.tgid,
+                    kind: quota::reason(row.wait, function, false).name(),
+                    place: name,
+                })
+            })
+            .collect();
+        for event in self.kept.drain(..) {
+            match event {
+                Event::Window(start_ns, end_ns) => self.work.cut(start_ns, end_ns),
+                Event::Wait(told) => {
+                    let row = &self.rows[told.row as usize];
+                    let at = Where {
+                        tid: row.task.tid,
+                        comm: &row.task.comm,
+                        spot: spot(row),
+                        home: homes[told.row as usize],
+                    };
+                    self.work.add(&told, &at);
+                }
+            }
+        }
+    }
+
+    /// Everything, once all windows are over.
+    pub(crate) fn finish(mut self, stacks: &mut StackTable) -> Found {
+        self.judge(stacks);
+        self.work.finish(self.rows_full)
+    }
+}
+
+fn decode(bytes: &[u8]) -> Option<Record> {
+    match bytes.len() == size_of::<told_wait>() {
+        true => maps::decode(bytes).ok().map(Record::Wait),
+        false => maps::decode(bytes)
+            .ok()
+            .map(|row| Record::Row(Box::new(row))),
+    }
+}

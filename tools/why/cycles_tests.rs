@@ -1,0 +1,136 @@
+//! The slowest against the others, of made-up cycles.
+
+use host::waits::Wait;
+use profile::style::Style;
+use profile::text::columns;
+
+use super::*;
+use crate::why::{cycles_json, cycles_text};
+
+const MS: u64 = 1_000_000;
+
+fn spot(user: u64) -> Spot {
+    Spot {
+        tgid: 7,
+        wait: Wait::default().into(),
+        user,
+        kernel: 0,
+    }
+}
+
+/// As many cycles of a length, of which one wait has a part.
+fn add(pieces: &mut Pieces, number: u64, ms: u64, (user, blocked_ms): (u64, u64)) {
+    for at in 0..number {
+        let time = Time {
+            blocked_ns: blocked_ms * MS,
+            runqueue_ns: 0,
+        };
+        let cycle = Cycle {
+            begin_ns: at,
+            ns: ms * MS,
+            tgid: 7,
+            tid: 8,
+            comm: "worker\u{1b}[31m".into(),
+            steps: vec![(spot(user), time)],
+        };
+        assert_eq!(pieces.add(cycle, &mut usize::MAX.clone()), 0);
+    }
+}
+
+/// Waits with stack 1 are for two locks, one of which has three quarters; others are in a place of a long name.
+fn places() -> Places {
+    let at = |place: &str, lock: Option<&str>| At {
+        kind: "futex",
+        place: Some(place.into()),
+        lock: lock.map(str::to_owned),
+    };
+    let lines = vec![(at("take", Some("a")), 3 * MS), (at("take", Some("b")), MS)];
+    let of = |lines| Place {
+        is_quota: false,
+        lines,
+    };
+    let other = vec![(at(&"long_name_".repeat(50), None), MS)];
+    Places {
+        all: HashMap::from([(spot(1), of(lines)), (spot(2), of(other))]),
+    }
+}
+
+fn cycles(percent: f64) -> Cycles {
+    let mut pieces = Pieces::default();
+    add(&mut pieces, 98, 2, (2, 1));
+    add(&mut pieces, 2, 40, (1, 36));
+    let mut cycles = Cycles {
+        percent,
+        homes: Vec::new(),
+        slow: Group::default(),
+        rest: Group::default(),
+        parts: Vec::new(),
+        exemplars: Vec::new(),
+        cut: 3,
+        looked_ns: 1_000 * MS,
+        are_in_windows: true,
+    };
+    cycles.compare(&pieces, &places());
+    let name = (
+        "application".into(),
+        "epoll",
+        Some("serve_".repeat(99).into()),
+    );
+    cycles.homes.push(home((name, (pieces, vec![7]))));
+    cycles
+}
+
+/// Mean times of a line, in the slowest and in the others, us.
+fn means(cycles: &Cycles, kind: &str, lock: Option<&str>) -> [u64; 2] {
+    let is_it = |part: &&Part| part.at.kind == kind && part.at.lock.as_deref() == lock;
+    let part = cycles.parts.iter().find(is_it).expect("a line");
+    let (slow, rest) = (cycles.slow, cycles.rest);
+    [slow.mean_ns(part.slow_ns), rest.mean_ns(part.rest_ns)].map(|ns| ns / 1_000)
+}
+
+#[test]
+fn cycles_of_about_one_length_are_the_slowest_in_part() {
+    let half = cycles(1.0);
+    assert_eq!((half.slow.count, half.rest.count), (1.0, 99.0));
+    assert_eq!(half.slow.mean_ns(half.slow.ns), 40 * MS);
+    // One of the two is among the others.
+    assert_eq!(means(&half, "futex", Some("a")), [27_000, 272]);
+    assert_eq!(means(&half, "futex", Some("b")), [9_000, 90]);
+    assert_eq!(means(&half, "on-cpu", None), [4_000, 1_030]);
+    assert_eq!(means(&half, "futex", None), [0, 989]);
+
+    let both = cycles(2.0);
+    assert_eq!((both.slow.count, both.rest.count), (2.0, 98.0));
+    assert_eq!(means(&both, "futex", Some("a")), [27_000, 0]);
+    assert_eq!(means(&both, "futex", None), [0, 1_000]);
+    let first = &both.parts[0];
+    assert_eq!(first.at.lock.as_deref(), Some("a"), "it differs most");
+
+    let one = &both.exemplars[0];
+    assert_eq!(one.parts.iter().map(|(_, ns)| ns).sum::<u64>(), one.ns);
+}
+
+#[test]
+fn no_line_is_too_long_and_none_has_foreign_sequences() {
+    let mut out = Vec::new();
+    cycles_text::write(&cycles(1.0), Style::from(false), &mut out).expect("memory");
+    let text = String::from_utf8(out).expect("text");
+    for line in text.lines() {
+        assert!(columns(line) <= 80 && !line.contains('\u{1b}'), "{line}");
+    }
+    assert!(text.contains("within one look"), "{text}");
+}
+
+#[test]
+fn the_brief_form_is_short_and_the_whole_one_has_all() {
+    let cycles = cycles(1.0);
+    let brief = cycles_json::brief(&cycles);
+    assert_eq!(brief["lines"].as_array().map(Vec::len), Some(4));
+    assert_eq!(brief["home"]["count"], 100);
+    let whole = cycles_json::whole(&cycles);
+    assert_eq!(whole["slowest"]["cycles"].as_array().map(Vec::len), Some(5));
+    assert_eq!(
+        (&whole["cut"], &whole["homes"][0]["pid"]),
+        (&3.into(), &7.into())
+    );
+}

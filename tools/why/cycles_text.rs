@@ -1,0 +1,204 @@
+//! Work cycles for people.
+
+use std::io::{self, Write};
+
+use profile::style::Style;
+use profile::table::{Column, Table};
+use profile::text::{WIDTH, comm, cut, sentence};
+use profile::units;
+
+use host::clock::wall_clock;
+
+use crate::why::cycles::{Cycles, Exemplar, Home};
+use crate::why::kinds::At;
+use crate::why::table::words_of;
+use crate::why::words::{function, processes};
+
+/// Lines of the comparison, and the time from which one is shown: one of so many of the slowest's.
+const TOP: usize = 8;
+const LEAST: u64 = 100;
+/// Waits of an exemplar.
+const TOP_WAITS: usize = 3;
+/// Other homes.
+const TOP_HOMES: usize = 3;
+
+/// How often there was work and how long it took, and what the slowest did meanwhile.
+pub(super) fn write(cycles: &Cycles, style: Style, out: &mut impl Write) -> io::Result<()> {
+    let Some((first, others)) = cycles.homes.split_first() else {
+        let none = "no work cycles: no thread was seen to come back to where it waits for work";
+        return writeln!(out, "{}", sentence(&words_in(none), "", WIDTH).join("\n"));
+    };
+    let mut lines = of_home(cycles, first);
+    if cycles.are_in_windows {
+        let part = "only those that lie within one look count: of long ones too few";
+        lines.extend(sentence(&words_in(part), "", WIDTH));
+    }
+    lines.extend(compared(cycles));
+    for line in lines {
+        writeln!(out, "{line}")?;
+    }
+    table(cycles).write(WIDTH, style, out)?;
+    writeln!(out, "the longest of all:")?;
+    for one in &cycles.exemplars {
+        for line in exemplar(one) {
+            writeln!(out, "  {line}")?;
+        }
+    }
+    for home in others.iter().take(TOP_HOMES) {
+        for line in beside(cycles, home) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    let more = others.len().saturating_sub(TOP_HOMES);
+    if more > 0 {
+        writeln!(
+            out,
+            "beside: {} (-j has all)",
+            units::counted(more as u64, "more homes")
+        )?;
+    }
+    Ok(())
+}
+
+fn words_in(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}
+
+/// A home in a sentence: `epoll in ngx_process_events`.
+fn place(home: &Home) -> String {
+    match &home.place {
+        Some(place) => format!("{} in {}", home.kind, function(place)),
+        None => home.kind.to_owned(),
+    }
+}
+
+/// `1,001 work cycles of nginx 712 from epoll in main, 77.0/s`
+fn of_home(cycles: &Cycles, home: &Home) -> Vec<String> {
+    let lengths = &home.lengths;
+    let rate = units::three_digits(cycles.rate(home));
+    let who = processes(&home.program, home.processes);
+    let mut parts = vec![
+        format!("{} of", units::counted(lengths.count(), "work cycles")),
+        who,
+        format!("from {} back to it,", place(home)),
+        format!("{rate}/s:"),
+    ];
+    parts.extend(figures(home));
+    if cycles.cut > 0 {
+        parts.push(format!("(at the edges {} more)", units::count(cycles.cut)));
+    }
+    sentence(&parts, "", WIDTH)
+}
+
+fn figures(home: &Home) -> [String; 3] {
+    let lengths = &home.lengths;
+    [
+        format!("p50 {},", units::duration(lengths.percentile(50.0))),
+        format!("p99 {},", units::duration(lengths.percentile(99.0))),
+        format!("max {}", units::duration(lengths.max())),
+    ]
+}
+
+fn beside(cycles: &Cycles, home: &Home) -> Vec<String> {
+    let lengths = &home.lengths;
+    let mut parts = vec![
+        format!("beside: {} of", units::counted(lengths.count(), "cycles")),
+        processes(&home.program, home.processes),
+        format!("from {},", place(home)),
+    ];
+    match lengths.count() {
+        1 => parts.push(units::duration(lengths.max())),
+        _ => {
+            parts.push(format!("{}/s:", units::three_digits(cycles.rate(home))));
+            parts.extend(figures(home));
+        }
+    }
+    sentence(&parts, "", WIDTH)
+}
+
+/// `the slowest 1% (10) took 42.0 ms each, the others 1.31 ms:`
+fn compared(cycles: &Cycles) -> Vec<String> {
+    let (slow, rest) = (cycles.slow, cycles.rest);
+    let count = units::count(slow.count.round() as u64);
+    let parts = [
+        format!("the slowest {}% ({count})", cycles.percent),
+        format!("took {} each,", units::duration(slow.mean_ns(slow.ns))),
+        format!("the others {}:", units::duration(rest.mean_ns(rest.ns))),
+    ];
+    sentence(&parts, "", WIDTH)
+}
+
+fn table(cycles: &Cycles) -> Table<'static> {
+    let mut table = Table::new([
+        Column::right("SLOWEST", 8),
+        Column::right("OTHERS", 8),
+        Column::left("WHERE THE TIME OF ONE CYCLE WENT", 0),
+    ]);
+    let (slow, rest) = (cycles.slow, cycles.rest);
+    let least = |ns: u64, whole: u64| ns > whole / LEAST;
+    let mut more = [0.0, 0.0, 0.0];
+    for (number, part) in cycles.parts.iter().enumerate() {
+        let slow_ns = slow.mean_ns(part.slow_ns);
+        let rest_ns = rest.mean_ns(part.rest_ns);
+        let is_large =
+            least(slow_ns, slow.mean_ns(slow.ns)) || least(rest_ns, rest.mean_ns(rest.ns));
+        if number >= TOP || !is_large {
+            more[0] += part.slow_ns;
+            more[1] += part.rest_ns;
+            more[2] += 1.0;
+            continue;
+        }
+        let words = words(&part.at);
+        let times = [slow_ns, rest_ns].map(units::duration);
+        table.fitted(times, move |room| cut(&words, room));
+    }
+    let [slow_ns, rest_ns, lines] = more;
+    if lines > 0.0 {
+        let times = [slow.mean_ns(slow_ns), rest.mean_ns(rest_ns)].map(units::duration);
+        let words = format!(
+            "{} (-j has all)",
+            units::counted(lines as u64, "more lines")
+        );
+        table.fitted(times, move |room| cut(&words, room));
+    }
+    table
+}
+
+/// Words for a line of the table.
+fn words(at: &At) -> String {
+    let lock = at.lock.as_ref().map(|lock| format!(", for {lock}"));
+    words_of(at.kind, at.place.as_deref()) + &lock.unwrap_or_default()
+}
+
+/// The same in a sentence.
+fn plain(at: &At) -> String {
+    let words = words_of(at.kind, None);
+    match &at.place {
+        Some(place) => format!("{words} {}", function(place)),
+        None => words,
+    }
+}
+
+/// `12:00:01.123  204 ms, server 1234: futex take_the_lock 198 ms, on CPU 4.0 ms`
+fn exemplar(one: &Exemplar) -> Vec<String> {
+    let (name, tid) = &one.thread;
+    let mut parts = vec![format!(
+        "{} {:>8} {} {tid}:",
+        wall_clock(one.begin_ns),
+        units::duration(one.ns),
+        comm(name)
+    )];
+    let large = one.parts.iter().take(TOP_WAITS);
+    let large = large.map(|(at, ns)| {
+        let words = plain(at);
+        format!("{words} {}", units::duration(*ns))
+    });
+    let large: Vec<String> = large.collect();
+    let last = large.len().saturating_sub(1);
+    let commas = large.into_iter().enumerate();
+    parts.extend(commas.map(|(at, words)| match at {
+        _ if at == last => words,
+        _ => words + ",",
+    }));
+    sentence(&parts, "", WIDTH - 2)
+}
