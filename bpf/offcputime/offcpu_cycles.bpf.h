@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* offcpu_cycles.bpf.h: waits one by one, of which user space makes pieces of work: from where a thread waits for work until it
  * waits there again. Off unless asked for.
- *
- * The includer has defined struct offcputime_key and struct offcputime_value.
  */
 #ifndef __OFFCPU_CYCLES_BPF_H__
 #define __OFFCPU_CYCLES_BPF_H__
@@ -11,6 +9,7 @@
 #include <bpf/bpf_helpers.h>
 #include "maps.bpf.h"
 #include "offcpu_phases.bpf.h"
+#include "offcpu_row.bpf.h"
 
 /* One second of 150,000 waits. */
 #define CYCLE_RING_BYTES (8 << 20)
