@@ -41,6 +41,7 @@ use clap::Parser;
 use host::clock::Edges;
 use host::privileges::{self, Capabilities, FOR_FILES};
 use host::signals::Signals;
+use symbols::KernelNames;
 
 use crate::closing::Closing;
 use crate::collect::finish;
@@ -241,6 +242,7 @@ pub fn run<T: Tool>(mut tool: T) -> Result<Outcome> {
         command: corked.as_ref().map(Corked::who),
         meter: &meter,
         tables: None,
+        kernel_names: KernelNames::default(),
     })?;
     trace(&tool, &mut engine, &start.signals, corked)
 }

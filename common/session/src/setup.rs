@@ -10,7 +10,7 @@ use libbpf_rs::{Link, MapCore};
 use loader::iterate;
 use stacks::StackTable;
 use stacks::unwind::{Maps, Method, Unwinder};
-use symbols::{Origin, Symbolizer};
+use symbols::{KernelNames, Origin, Symbolizer};
 
 use crate::Options;
 use crate::probe::Kernel;
@@ -36,6 +36,8 @@ pub struct Setup<'a> {
     pub meter: &'a Meter,
     /// Unwind tables that another engine keeps; `None`: the engine has its own.
     pub tables: Option<Rc<Maps>>,
+    /// Names of kernel code, the same for all engines of a session.
+    pub kernel_names: KernelNames,
 }
 
 /// Stacks that an engine takes.
@@ -58,6 +60,7 @@ impl Setup<'_> {
             programs: part.programs(self.kernel, self.targets),
             command: self.command.clone(),
             tables: self.tables.clone(),
+            kernel_names: self.kernel_names.clone(),
             ..*self
         }
     }
@@ -104,6 +107,7 @@ impl Setup<'_> {
         let unwinder = Unwinder::new(method, setup.tables, &self.asked.wanted())?;
         let symbolizer = Symbolizer::new(symbols::Options {
             inline: setup.inline,
+            kernel: self.kernel_names.clone(),
             ..symbols::Options::default()
         })?;
         let mut stacks = StackTable::new(symbolizer, unwinder, setup.origin);

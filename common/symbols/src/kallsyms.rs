@@ -4,11 +4,13 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 
 /// 6–20 MiB on real kernels.
 const MAX_BYTES: u64 = 512 << 20;
+/// The kernel gives no more than a page at once.
+const PIECE: usize = 4 << 10;
 /// kallsyms has no sizes; nothing in the kernel is longer, and the gaps between modules are.
 const MAX_FUNCTION: u64 = 256 << 10;
 
@@ -31,11 +33,8 @@ pub(super) struct Kallsyms {
 impl Kallsyms {
     /// Reads the running kernel's symbols.
     pub(super) fn load() -> io::Result<Self> {
-        let mut bytes = Vec::new();
-        File::open("/proc/kallsyms")?
-            .take(MAX_BYTES)
-            .read_to_end(&mut bytes)?;
-        Ok(Self::parse(&bytes))
+        let file = File::open("/proc/kallsyms")?.take(MAX_BYTES);
+        Self::read(&mut BufReader::with_capacity(PIECE, file))
     }
 
     /// Whether the kernel hid all addresses (kptr_restrict) or has no symbols.
@@ -55,41 +54,54 @@ impl Kallsyms {
         Some((name, &self.modules[usize::from(symbol.module)]))
     }
 
-    fn parse(bytes: &[u8]) -> Self {
+    /// Line by line: the whole of it would be more memory than all that is kept.
+    fn read(lines: &mut impl BufRead) -> io::Result<Self> {
         let mut found = Self {
             modules: vec!["[kernel]".into()],
             ..Self::default()
         };
-        let mut ids: HashMap<&str, u16> = HashMap::new();
-        for line in bytes.split(|&b| b == b'\n') {
-            let Some((address, name, module)) = std::str::from_utf8(line).ok().and_then(parse_line)
-            else {
-                continue;
-            };
-            let module = match module {
-                None => 0,
-                Some(module) => *ids.entry(module).or_insert_with(|| {
-                    found.modules.push(module.into());
-                    u16::try_from(found.modules.len() - 1).unwrap_or(0)
-                }),
-            };
-            let (Ok(at), Ok(length)) =
-                (u32::try_from(found.names.len()), u16::try_from(name.len()))
-            else {
-                continue;
-            };
-            found.names.push_str(name);
-            found.symbols.push(Symbol {
-                address,
-                name: at,
-                length,
-                module,
-            });
+        let mut ids: HashMap<Arc<str>, u16> = HashMap::new();
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line)? > 0 {
+            found.add(&line, &mut ids);
+            line.clear();
         }
         // Stable: of several names for one address the first stays in front of the others.
         found.symbols.sort_by_key(|s| s.address);
         found.symbols.dedup_by_key(|s| s.address);
-        found
+        found.symbols.shrink_to_fit();
+        found.names.shrink_to_fit();
+        Ok(found)
+    }
+
+    fn add(&mut self, line: &[u8], ids: &mut HashMap<Arc<str>, u16>) {
+        let parsed = std::str::from_utf8(line).ok().and_then(parse_line);
+        let Some((address, name, module)) = parsed else {
+            return;
+        };
+        let module = module.map_or(0, |module| self.module(module, ids));
+        let (Ok(at), Ok(length)) = (u32::try_from(self.names.len()), u16::try_from(name.len()))
+        else {
+            return;
+        };
+        self.names.push_str(name);
+        self.symbols.push(Symbol {
+            address,
+            name: at,
+            length,
+            module,
+        });
+    }
+
+    fn module(&mut self, name: &str, ids: &mut HashMap<Arc<str>, u16>) -> u16 {
+        if let Some(id) = ids.get(name) {
+            return *id;
+        }
+        let name: Arc<str> = name.into();
+        self.modules.push(Arc::clone(&name));
+        let id = u16::try_from(self.modules.len() - 1).unwrap_or(0);
+        ids.insert(name, id);
+        id
     }
 }
 
@@ -116,9 +128,13 @@ ffffffffc0100000 t bpf_prog_6deef7357e7b4530_sched\t[bpf]
 torn
 ";
 
+    fn parse(mut lines: &[u8]) -> Kallsyms {
+        Kallsyms::read(&mut lines).expect("memory has no errors")
+    }
+
     #[test]
     fn names_and_modules() {
-        let symbols = Kallsyms::parse(SAMPLE);
+        let symbols = parse(SAMPLE);
         let find = |a| symbols.find(a).map(|(n, m)| (n.to_owned(), m.to_string()));
         let expect = |n: &str, m: &str| Some((n.to_owned(), m.to_owned()));
         assert_eq!(find(0xffff_ffff_8100_0000), expect("_stext", "[kernel]"));
@@ -141,6 +157,6 @@ torn
 
     #[test]
     fn hidden_addresses_are_no_symbols() {
-        assert!(Kallsyms::parse(b"0000000000000000 T _stext\n0000000000000000 t x\n").is_empty());
+        assert!(parse(b"0000000000000000 T _stext\n0000000000000000 t x\n").is_empty());
     }
 }

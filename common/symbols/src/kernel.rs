@@ -1,6 +1,8 @@
 //! Kernel addresses → frames.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,18 +14,31 @@ use crate::kallsyms::Kallsyms;
 const RELOAD: Duration = Duration::from_secs(1);
 const MAX_CACHED: usize = 1 << 18;
 
-/// Names of kernel code.
-#[derive(Default)]
-pub(super) struct Kernel {
+/// Names of kernel code, read when the first one is asked for; a clone shares them, for they take some 5 MiB.
+#[derive(Clone, Debug, Default)]
+pub struct KernelNames(Rc<RefCell<Kernel>>);
+
+impl KernelNames {
+    /// The frame at an address inside a function, and whether it has a name.
+    pub(super) fn frame(&self, address: u64) -> (Frame, bool) {
+        self.0.borrow_mut().frame(address)
+    }
+
+    /// Why there are none.
+    pub(super) fn hidden(&self) -> Option<String> {
+        self.0.borrow().hidden.clone()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Kernel {
     symbols: Option<(Kallsyms, Instant)>,
     cache: HashMap<u64, (Frame, bool)>,
-    /// Why there are no names.
-    pub(super) hidden: Option<String>,
+    hidden: Option<String>,
 }
 
 impl Kernel {
-    /// The frame at an address inside a function, and whether it has a name.
-    pub(super) fn frame(&mut self, address: u64) -> (Frame, bool) {
+    fn frame(&mut self, address: u64) -> (Frame, bool) {
         if let Some(known) = self.cache.get(&address) {
             return known.clone();
         }

@@ -43,6 +43,7 @@ use profile::frame::Frame;
 
 pub use frames::{callee_in, remark};
 pub use interrupt::interrupt_part;
+pub use kernel::KernelNames;
 pub use location::Location;
 pub use losses::SymbolLosses;
 pub use mappings::own_file_offset;
@@ -51,7 +52,6 @@ pub use strip::Origin;
 use crate::mappings::{Backing, Mapping, Processes};
 use cache::Cache;
 use jit::Jits;
-use kernel::Kernel;
 use modules::Modules;
 use resolve::Resolver;
 
@@ -69,6 +69,8 @@ pub struct Options {
     pub inline: bool,
     /// Where separate debug files are, looked up in the target's root first, then in ours.
     pub debug_dirs: Vec<PathBuf>,
+    /// Names of kernel code, which others may share.
+    pub kernel: KernelNames,
 }
 
 impl Default for Options {
@@ -76,6 +78,7 @@ impl Default for Options {
         Self {
             inline: true,
             debug_dirs: vec![debugfile::DEBUG_DIR.into()],
+            kernel: KernelNames::default(),
         }
     }
 }
@@ -102,7 +105,7 @@ pub struct Symbolizer {
     jits: Jits,
     vdso: Option<u32>,
     resolver: Resolver,
-    kernel: Kernel,
+    kernel: KernelNames,
     cache: Cache,
     frames: u64,
     unnamed: u64,
@@ -121,7 +124,7 @@ impl Symbolizer {
             jits: Jits::new(files / 32),
             vdso,
             resolver: Resolver::new(options.inline, options.debug_dirs, files / 8),
-            kernel: Kernel::default(),
+            kernel: options.kernel,
             cache: Cache::default(),
             frames: 0,
             unnamed: 0,
@@ -286,7 +289,7 @@ impl Symbolizer {
             modules_refused: self.resolver.refused(),
             perf_maps_refused: self.jits.refused,
             perf_maps_disbelieved: self.jits.disbelieved,
-            kernel: self.kernel.hidden.clone(),
+            kernel: self.kernel.hidden(),
             frames: self.frames,
             unnamed: self.unnamed,
         }
