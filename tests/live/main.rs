@@ -99,6 +99,7 @@ mod unwind_real;
 mod why;
 mod why_chosen;
 mod why_locks;
+mod why_memory;
 mod word;
 mod workload;
 

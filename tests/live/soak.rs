@@ -110,7 +110,7 @@ fn unit_ns(load: &Value) -> f64 {
 }
 
 /// Ctrl-C, and the way to the end: how long it took, and the most memory that the tool ever had, KiB.
-fn end(tool: Tool) -> (crate::tool::Output, Duration, u64) {
+pub(crate) fn end(tool: Tool) -> (crate::tool::Output, Duration, u64) {
     let pid = tool.pid();
     let watch = thread::spawn(move || {
         let mut most = 0;
@@ -169,7 +169,7 @@ fn doings(pid: u32) -> Rest {
 }
 
 /// Numbers out of a `status` file; empty when there is none.
-fn status(path: &Path) -> BTreeMap<String, u64> {
+pub(crate) fn status(path: &Path) -> BTreeMap<String, u64> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let number = |line: &str| {
         let mut words = line.split_whitespace();

@@ -1,5 +1,6 @@
 //! The cost of a run, as it is reported: BPF time, the tool's own CPU, memory.
 
+use std::collections::HashSet;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
@@ -24,9 +25,10 @@ pub struct Cost {
     pub wall_ns: u64,
     /// CPUs online.
     pub cpus: u64,
-    /// Peak resident memory of the tool up to then, bytes; reports take memory, too, and say what it is when they are written.
+    /// Peak resident memory of the tool up to then, without BPF maps, bytes; reports take memory, too, and say what it is when they
+    /// are written.
     pub peak_bytes: u64,
-    /// Kernel memory of the tool's BPF maps, bytes.
+    /// Kernel memory of the tool's BPF maps, those that several objects share once, bytes.
     pub map_bytes: u64,
     /// When the machine did not run the tool.
     pub starved: Starved,
@@ -51,13 +53,14 @@ impl Cost {
             bpf_ns: meter.is_measuring().then_some(0),
             ..Self::default()
         };
+        let mut seen = HashSet::new();
         for object in objects {
-            cost.add(object);
+            cost.add(object, &mut seen);
         }
         cost
     }
 
-    fn add(&mut self, object: &Object) {
+    fn add(&mut self, object: &Object, seen: &mut HashSet<u64>) {
         for program in object.progs() {
             let Some(info) = program_info(program.as_fd().as_raw_fd()) else {
                 continue;
@@ -66,8 +69,9 @@ impl Cost {
             self.bpf_ns = self.bpf_ns.map(|sum| sum + info.run_time_ns);
         }
         let maps = object.maps();
-        let bytes = maps.filter_map(|map| map_bytes(map.as_fd().as_raw_fd()));
-        self.map_bytes += bytes.sum::<u64>();
+        let maps = maps.filter_map(|map| read_map(map.as_fd().as_raw_fd()));
+        let new = maps.filter(|(id, _)| seen.insert(*id));
+        self.map_bytes += new.map(|(_, bytes)| bytes).sum::<u64>();
     }
 
     /// Share of the machine's CPU time, and memory, in a few words.
@@ -125,13 +129,17 @@ impl Cost {
     }
 }
 
-fn map_bytes(fd: RawFd) -> Option<u64> {
+/// A map's ID, and bytes of kernel memory.
+fn read_map(fd: RawFd) -> Option<(u64, u64)> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
-    procs::number(&info, "memlock:")
+    let number = |title| procs::number(&info, title);
+    Some((number("map_id:")?, number("memlock:")?))
 }
 
+/// Pages of maps that this process has mapped, a ring's twice, are resident from the loading on; the maps' memory has them already.
 fn peak_bytes() -> u64 {
-    procs::bytes(&procs::own_status(), "VmHWM:").unwrap_or(0)
+    let peak = procs::bytes(&procs::own_status(), "VmHWM:").unwrap_or(0);
+    peak.saturating_sub(procs::own_resident("anon_inode:bpf-map"))
 }
 
 #[cfg(test)]

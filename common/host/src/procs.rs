@@ -118,6 +118,28 @@ pub fn bytes(text: &str, name: &str) -> Option<u64> {
     number(text, name)?.checked_mul(1024)
 }
 
+/// Bytes that are resident in this process's mappings of a file; 0 without `/proc`.
+pub fn own_resident(path: &str) -> u64 {
+    resident(
+        &fs::read_to_string("/proc/self/smaps").unwrap_or_default(),
+        path,
+    )
+}
+
+/// Each mapping has a line of `ADDRESSES RIGHTS OFFSET DEVICE INODE PATH`, and below it lines of its figures.
+fn resident(smaps: &str, path: &str) -> u64 {
+    let mut is_wanted = false;
+    let mut sum = 0;
+    for line in smaps.lines() {
+        if line.starts_with(|first: char| matches!(first, '0'..='9' | 'a'..='f')) {
+            is_wanted = line.split_ascii_whitespace().nth(5) == Some(path);
+        } else if is_wanted {
+            sum += bytes(line, "Rss:").unwrap_or(0);
+        }
+    }
+    sum
+}
+
 /// `NAME NUMBER` at the start of a line.
 pub fn number(text: &str, name: &str) -> Option<u64> {
     words(text, name)?.next()?.parse().ok()
@@ -161,6 +183,24 @@ mod tests {
         assert!(is_runnable(b"12 (a) S (b) R 1"));
         assert!(!is_runnable(b"12 (R) S 1 1"));
         assert!(!is_runnable(b"12 (sh)") && !is_runnable(b""));
+    }
+
+    #[test]
+    fn mappings_of_a_file_are_added_up() {
+        let smaps = "\
+7f00-7f01 rw-s 00001000 00:0f 12    anon_inode:bpf-map
+Size:               4100 kB
+Rss:                  12 kB
+Pss:                   6 kB
+7f02-7f03 rw-p 00000000 00:00 0
+Rss:                  99 kB
+a000-a001 r--s 00000000 00:0f 12    anon_inode:bpf-map
+Rss:                   8 kB
+a002-a003 r--s 00000000 00:0f 12    anon_inode:[perf_event]
+Rss:                   7 kB
+";
+        assert_eq!(resident(smaps, "anon_inode:bpf-map"), 20 << 10);
+        assert_eq!(resident(smaps, "anon_inode:bpf"), 0);
     }
 
     #[test]
