@@ -1,9 +1,9 @@
 //! From a wait to its root: the thread that others wait for, what most of its own time went by on, whom that waited for, and so on.
 //!
 //! All links are of one window. What a thread did is told by all of its time there that was neither idle nor asleep where others slept
-//! for it; who waited for whom, by who ended the wait, or held the lock.
+//! for it, nor a wait for what a waiter asks; who waited for whom, by who ended the wait, or held the lock.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use profile::text::{WIDTH, comm, sentence};
@@ -103,9 +103,12 @@ impl Threads {
         name: impl Fn(usize) -> String,
     ) -> Option<Chain> {
         let mut enders: HashMap<u32, u64> = HashMap::new();
-        let all = self.parts.values().filter_map(|parts| parts.get(spot));
+        let all = self.parts.iter();
+        let all = all.filter_map(|(tid, parts)| Some((*tid, parts.get(spot)?)));
         let mut waited_ns = 0;
-        for part in all {
+        let mut waiters = HashSet::new();
+        for (tid, part) in all {
+            waiters.insert(tid);
             waited_ns += part.ns;
             for (tid, ns) in &part.enders {
                 *enders.entry(*tid).or_default() += ns;
@@ -124,7 +127,8 @@ impl Threads {
             if links.iter().any(|link| link.tid == tid) {
                 break End::Cycle;
             }
-            let did = self.most(tid);
+            let did = self.most(tid, &waiters);
+            waiters.insert(tid);
             links.push(Link {
                 tid,
                 comm: self.names.get(&tid).cloned().unwrap_or_default(),
@@ -152,12 +156,29 @@ impl Threads {
         (!links.is_empty()).then_some(Chain { links, end, locks })
     }
 
-    /// The spot with most of a thread's time, and its share of that.
-    fn most(&self, tid: u32) -> Option<(&Spot, f64)> {
+    /// The spot with most of a thread's time, and its share of that. `waiters`: those who wait for it. A wait that they ended themselves was
+    /// over before they waited, and is none of what they waited for, but for threads that do nothing else: those wait for each other.
+    fn most(&self, tid: u32, waiters: &HashSet<u32>) -> Option<(&Spot, f64)> {
         let parts = self.parts.get(&tid)?;
-        let all: u64 = parts.values().map(|part| part.ns).sum();
-        let most = parts.iter().max_by_key(|(spot, part)| (part.ns, *spot))?;
-        Some((most.0, most.1.ns as f64 / all.max(1) as f64))
+        let largest = |time_ns: &dyn Fn(&Spot, &Part) -> u64| {
+            let times = parts.iter().map(|(spot, part)| (time_ns(spot, part), spot));
+            let all: u64 = times.clone().map(|(ns, _)| ns).sum();
+            let (ns, spot) = times.max()?;
+            (ns > 0).then(|| (spot, ns as f64 / all as f64))
+        };
+        largest(&|spot, part| part.not_ended_by(waiters, spot.1))
+            .or_else(|| largest(&|_, part| part.ns))
+    }
+}
+
+impl Part {
+    /// Time of waits that others ended; of those for a lock, all: who released it says nothing of when.
+    fn not_ended_by(&self, waiters: &HashSet<u32>, lock: Option<usize>) -> u64 {
+        let theirs = self
+            .enders
+            .iter()
+            .filter(|(tid, _)| lock.is_none() && waiters.contains(tid));
+        self.ns.saturating_sub(theirs.map(|(_, ns)| ns).sum())
     }
 }
 
@@ -325,7 +346,7 @@ mod tests {
 
     #[test]
     fn chains_end_where_nobody_is_known_was_looked_at_or_comes_again() {
-        let mut threads = chained();
+        let threads = chained();
         let pipe = spot("pipe", "ask", None);
         let end = |threads: &Threads, holders: &[(u32, u64)]| said(threads, &pipe, holders).1;
         assert_eq!(end(&threads, &[]), End::Unknown);
@@ -334,8 +355,26 @@ mod tests {
         // Many have little each.
         let many: Vec<(u32, u64)> = (40..50).map(|tid| (tid, 1)).collect();
         assert_eq!(end(&threads, &many), End::Unknown);
-        let futex = spot("futex", "wait", None);
-        threads.add(30, &futex, 900, Some((20, &"parser".into())));
-        assert_eq!(end(&threads, &[(30, 1)]), End::Cycle);
+    }
+
+    #[test]
+    fn a_request_that_a_waiter_sent_is_none_of_what_it_waits_for() {
+        let mut threads = chained();
+        let (ask, serve) = (spot("pipe", "ask", None), spot("pipe", "serve", None));
+        let worker: Arc<str> = "worker".into();
+        // Most of their time nobody asks.
+        threads.add(20, &serve, 900, Some((10, &worker)));
+        threads.add(30, &serve, 900, Some((20, &"parser".into())));
+        let (said, end) = said(&threads, &ask, &[(30, 1)]);
+        assert_eq!(end, End::Root, "{said}");
+        assert!(said.contains("in parse 70%"), "{said}");
+
+        // Two that do nothing but pass a token wait for each other.
+        let mut threads = Threads::default();
+        let pass = spot("pipe", "pass", None);
+        threads.add(1, &pass, 50, Some((2, &worker)));
+        threads.add(2, &spot("pipe", "pass on", None), 50, Some((1, &worker)));
+        let chain = threads.chain(&pass, |_| Vec::new(), |_| String::new());
+        assert_eq!(chain.expect("a chain").end, End::Cycle);
     }
 }
