@@ -93,7 +93,8 @@ impl Account {
     pub(crate) fn first(&self) -> Option<&Line> {
         let is_own_child = |line: &&Line| match line.first_blame() {
             Some((Culprit::Program(child, _), _)) => self.programs.contains(child),
-            _ => false,
+            // A timer ended it, or nobody yet: the others here are those who may be waited for.
+            _ => self.programs.len() > line.whose.len(),
         };
         let mut busy = self.lines.iter().filter(|line| line.is_busy());
         let others = |line: &&Line| line.kind != FOR_CHILD || !is_own_child(line);

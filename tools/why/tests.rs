@@ -328,6 +328,18 @@ fn a_childs_own_time_goes_before_its_parents_wait() {
     assert!(said(&account).contains("100% (90.0 ms), was waited for a child"));
 }
 
+/// A timer ended it, and whose child it was is not told; another process is one.
+#[test]
+fn a_wait_for_a_child_that_no_child_ended_goes_behind_other_processes() {
+    let mut account = account(vec![
+        line("wait", 90, &[(Culprit::Interrupt, 100)]),
+        line("pipe", 60, &[]),
+    ]);
+    assert!(said(&account).contains("60% (90.0 ms), was waited for a child"));
+    account.programs.push(("cc1".into(), 9));
+    assert!(said(&account).contains("40% (60.0 ms), was waited on pipes"));
+}
+
 #[test]
 fn a_page_has_each_line_as_a_bar_with_its_culprits_and_idleness_has_no_length() {
     let keeper = [(program("keeper", 9), 60), (Culprit::Interrupt, 40)];
