@@ -100,6 +100,8 @@ mod why;
 mod why_chosen;
 mod why_locks;
 mod why_memory;
+mod why_planted;
+mod why_processes;
 mod word;
 mod workload;
 

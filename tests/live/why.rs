@@ -24,11 +24,10 @@ pub(crate) fn line<'a>(report: &'a Value, kind: &str, place: &str) -> &'a Value 
     lines[0]
 }
 
-/// The function of the culprit that has most of a line, and its share.
-fn culprit(line: &Value) -> (&str, f64) {
+/// The culprit that has most of a line, and its share.
+pub(crate) fn first_culprit(line: &Value) -> (&Value, f64) {
     let first = &list(line, "culprits")[0];
-    let share = first["share"].as_f64().expect("a share");
-    (text(first, "function"), share)
+    (first, first["share"].as_f64().expect("a share"))
 }
 
 /// Looks at everything, until it is told to end.
@@ -134,7 +133,8 @@ fn four_causes_at_once_have_their_time_and_their_culprits() {
             0.99,
         ),
     ] {
-        let (found, share) = culprit(line);
+        let (found, share) = first_culprit(line);
+        let found = text(found, "function");
         assert!(found.ends_with(function), "{found}: {line:#}");
         assert_within(format!("{function}, share"), share, least..=1.0, line);
     }

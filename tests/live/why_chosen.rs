@@ -137,6 +137,56 @@ fn without_a_target_it_is_the_process_that_loses_most_with_the_figures_that_it_h
     }
 }
 
+#[test]
+fn without_a_target_it_is_the_name_whose_processes_lose_most_together() {
+    let _machine = Machine::alone();
+    let start = |name: &str, args: &str| Program::c(name, CONTENDERS, "-pthread").started(args);
+    // Each of them loses less than the other one does.
+    let mut losers: Vec<Workload> = (0..3).map(|_| start("loser", "6 1500")).collect();
+    let mut second = start("second", "10 1500");
+    let (output, told) = during("why", format!("-j {ALL}"), || {
+        losers
+            .iter_mut()
+            .chain([&mut second])
+            .for_each(Workload::go);
+        let waited = |one: &mut Workload| number(&one.results()[0], "waited_ns");
+        let told: Vec<u64> = losers.iter_mut().map(waited).collect();
+        (told, waited(&mut second))
+    });
+    let report = output.report();
+    let told_ns: u64 = told.0.iter().sum();
+    assert!(
+        told.0.iter().all(|one| *one < told.1) && told_ns > told.1,
+        "{told:?}"
+    );
+    let chosen = &report["chosen"];
+    assert_eq!(
+        (text(chosen, "comm"), number(chosen, "processes")),
+        ("loser", 3)
+    );
+    let other = &chosen["second"];
+    assert_eq!(
+        (text(other, "comm"), number(other, "processes")),
+        ("second", 1)
+    );
+    assert_within("threads", number(&report, "threads"), 20..=21, &report);
+    assert_explained(&report);
+
+    // Each has a lock of its own, and each lock a line.
+    let mut of_locks = lines(&report, "futex");
+    of_locks.retain(|line| text(line, "place") == "await_turn");
+    let found_ns = sum(of_locks.iter().copied(), "ns");
+    let bounds = told_ns.saturating_sub(beside_ns(&report))..=told_ns;
+    assert_within("waits for locks, ns", found_ns, bounds, &report);
+    let processes = of_locks.iter().flat_map(|line| list(line, "processes"));
+    let found: HashSet<u64> = processes.map(|one| number(one, "pid")).collect();
+    let pids: HashSet<u64> = losers.iter().map(|one| u64::from(one.pid())).collect();
+    assert_eq!((found, of_locks.len()), (pids, 3), "{report:#}");
+    for workload in losers.into_iter().chain([second]) {
+        workload.finish();
+    }
+}
+
 /// Answers that a thread reads from a pipe: of 200 most come within a millisecond, four after 40 ms. Its log is by the clock around a
 /// read: the 198th of them in order is the 99th percentile.
 const ANSWERS: &str = r#"

@@ -29,5 +29,10 @@ fn maps_that_engines_share_count_once_and_mapped_ones_not_again() {
     // Its own memory was no less at any time, and a ring of 8 MiB is mapped twice.
     let bounds = own["RssAnon:"] << 10..=(most_kib << 10) - (16 << 20);
     assert_within("without maps, bytes", peak, bounds, &report["cost"]);
-    assert_within("all, MiB", (map_bytes + peak) >> 20, 0..=150, &report["cost"]);
+    assert_within(
+        "all, MiB",
+        (map_bytes + peak) >> 20,
+        0..=150,
+        &report["cost"],
+    );
 }
