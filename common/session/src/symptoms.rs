@@ -55,12 +55,18 @@ pub fn has(command: &str) -> bool {
 }
 
 /// All rows, in the order of the documents.
-pub const SYMPTOMS: [Symptom; 18] = [
+pub const SYMPTOMS: [Symptom; 19] = [
     Symptom {
         symptom: "No idea, \"it is slow\"",
         command: "`sudo pressure 2`",
         reading: "what is short, who loses, who causes it; then its `next:` lines",
         trap: "victims and culprits are two lists, not pairs",
+    },
+    Symptom {
+        symptom: "A program is slow, and nobody knows which",
+        command: "`sudo why`",
+        reading: "who loses most, all of its time, and who causes it; another: `sudo why -p PID`",
+        trap: "processes of one name are one: `sudo why --all` has all",
     },
     Symptom {
         symptom: "One program is slow",
