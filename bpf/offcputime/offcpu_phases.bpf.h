@@ -48,7 +48,7 @@ struct member {
 	/* The end of the window after which it has run, where late events close nothing; and of its wait until then: */
 	__u64 ran_after_ns;
 	struct wait_call late_call;
-	/* How often it has left its CPU; it was not seen to leave where it is found to have been away. */
+	/* Counts the times that it has left its CPU, those where it is found to have been away, too. */
 	__u32 waits;
 	__u32 state;
 	__u8 phase;

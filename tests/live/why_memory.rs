@@ -7,7 +7,7 @@ use crate::prelude::*;
 use crate::soak::{end, status};
 use crate::why::ALL;
 
-/// Of maps that a program does not fill in advance, entries come and go.
+/// Entries of maps that a program does not fill in advance come and go.
 const PERCENT: u64 = 100;
 
 #[test]

@@ -19,7 +19,7 @@ const PLANTED: &str = r#"
 #define NAP 30000000
 
 static int peer_port, peer_pid;
-/* In memory that the peer shares. */
+/* Memory that the peer shares. */
 static long long *socket_ns;
 static long long end_ns, fault_ns, sleep_ns, compute_ns, lack_ns;
 static volatile char sum;
@@ -32,7 +32,7 @@ static long long waited_ns(void)
 	return clock_ns(CLOCK_MONOTONIC) - clock_ns(CLOCK_THREAD_CPUTIME_ID) - schedstat(1);
 }
 
-/* What this thread lacked of CPUs, a quota's part of it, too. */
+/* Time that this thread lacked a CPU, a quota's part of it, too. */
 static void lacked(void)
 {
 	__atomic_fetch_add(&lack_ns, schedstat(1), __ATOMIC_SEQ_CST);

@@ -173,7 +173,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Who is waited for, what that did, and where.
+/// The one that is waited for, its doing, and the place.
 fn link(link: &Value) -> (u64, &str, &str) {
     (number(link, "tid"), text(link, "kind"), text(link, "place"))
 }

@@ -101,7 +101,7 @@ pub(crate) struct Cycle {
 
 impl Cycle {
     fn add(&mut self, spot: Spot, time: Time) -> bool {
-        // What comes again was met lately.
+        // Those that come again were met lately.
         match self.steps.iter().rposition(|(same, _)| *same == spot) {
             Some(at) => self.steps[at].1.add(time),
             None if self.steps.len() < MOST_STEPS => self.steps.push((spot, time)),
@@ -329,7 +329,7 @@ impl Work {
     }
 }
 
-/// What is known of pieces of work in the end.
+/// Findings about pieces of work in the end.
 #[derive(Debug, Default)]
 pub struct Found {
     pub(crate) homes: Vec<(Home, Pieces)>,
@@ -351,7 +351,7 @@ impl Found {
         self.cut.values().sum()
     }
 
-    /// What is missing.
+    /// Counts of those that are missing.
     pub(crate) fn count_losses(&self, losses: &mut Losses) {
         let homeless = "parts of work cycles: no room";
         losses.count("cycles_homeless", homeless, self.homeless);

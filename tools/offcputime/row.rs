@@ -12,7 +12,7 @@ use crate::offcputime::open::KnownStacks;
 pub struct Row {
     /// The thread.
     pub task: Task,
-    /// What the kernel knows of why it left its CPU.
+    /// The kernel's word on why it left its CPU.
     pub wait: Wait,
     /// User stack's id in the table of stacks; 0: none.
     pub user: u64,
@@ -28,7 +28,7 @@ pub struct Row {
     pub count: u64,
     /// One of them is open at the end.
     pub is_open: bool,
-    /// Which of its thread's waits it is, if its end was not seen; else it is the sum of some.
+    /// Number among its thread's waits, if its end was not seen; else it is the sum of some.
     pub open_number: Option<u32>,
     /// Their lengths until they were over, or in the run queue where that is all they were for; where it was asked for.
     pub lengths: Lengths,

@@ -16,7 +16,7 @@ use crate::why::kinds::{At, ON_CPU, Program, RUN_QUEUE};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Group {
     pub(crate) count: f64,
-    /// How long they took together, ns.
+    /// Time that they took together, ns.
     pub(crate) ns: f64,
 }
 
@@ -36,7 +36,7 @@ impl Group {
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) at: At,
-    /// In the slowest, and in the others, ns.
+    /// Time in the slowest, and in the others, ns.
     pub(crate) slow_ns: f64,
     pub(crate) rest_ns: f64,
 }
@@ -109,7 +109,7 @@ impl Cycles {
         homes.retain(|(_, (pieces, _))| pieces.histogram.count() > 0);
         homes.rank_by_key(|(name, (pieces, _))| {
             let lengths = &pieces.histogram;
-            // Of fewer the slowest are no group.
+            // The slowest of fewer are no group.
             let are_few = (lengths.count() as f64) < 100.0 / percent;
             (are_few, Reverse(lengths.sum()), name.clone())
         });

@@ -18,7 +18,7 @@ fn spot(user: u64) -> Spot {
     }
 }
 
-/// As many cycles of a length, of which one wait has a part.
+/// So many cycles of a length, of which one wait has a part.
 fn add(pieces: &mut Pieces, number: u64, ms: u64, (user, blocked_ms): (u64, u64)) {
     for at in 0..number {
         let time = Time {

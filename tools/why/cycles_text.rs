@@ -22,7 +22,7 @@ const TOP_WAITS: usize = 3;
 /// Other homes.
 const TOP_HOMES: usize = 3;
 
-/// How often there was work and how long it took, and what the slowest did meanwhile.
+/// Number of pieces of work and how long they took, and what the slowest did meanwhile.
 pub(super) fn write(cycles: &Cycles, style: Style, out: &mut impl Write) -> io::Result<()> {
     let Some((first, others)) = cycles.homes.split_first() else {
         let none = "no work cycles: no thread was seen to come back to where it waits for work";

@@ -68,7 +68,7 @@ impl Sum {
         self.ns += ns;
     }
 
-    /// Whether a spot's waits for locks are all its waits. A wait begins and ends for lockstat in other instructions than for offcputime,
+    /// Tells if a spot's waits for locks are all its waits. A wait begins and ends for lockstat in other instructions than for offcputime,
     /// and an interrupt, or a slow emulator, may lie between.
     fn are_all(self, all: Self, is_whole: bool) -> bool {
         is_whole && self.count == all.count || self.ns as f64 >= SAME * all.ns as f64

@@ -198,7 +198,7 @@ pub(crate) struct Open {
     pub(crate) depth: u32,
     pub(crate) is_known: u32,
     pub(crate) ran_on: u32,
-    /// Of its wait, which only tools that put waits together read.
+    /// Number of its wait, which only tools that put waits together read.
     number: u32,
     pad: u32,
 }

@@ -24,7 +24,7 @@ impl KernelNames {
         self.0.borrow_mut().frame(address)
     }
 
-    /// Why there are none.
+    /// Reason that there are none.
     pub(super) fn hidden(&self) -> Option<String> {
         self.0.borrow().hidden.clone()
     }

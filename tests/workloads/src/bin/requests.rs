@@ -30,9 +30,9 @@ type Lock = Arc<Mutex<()>>;
 /// A request as the server has it.
 #[derive(Clone, Copy, Default)]
 struct Log {
-    /// When the server had the request.
+    /// Time at which the server had the request.
     begun_ns: u64,
-    /// When the server was about to wait for a request; the one before is over then.
+    /// Time at which the server was about to wait for a request; the one before is over then.
     home_ns: u64,
     nap_ns: u64,
     lock_ns: u64,
