@@ -28,9 +28,10 @@ impl Windowed for Slow {
     }
 }
 
-fn spend(cpu_ns: u64) {
-    let until_ns = own_cpu_ns() + cpu_ns;
-    while own_cpu_ns() < until_ns {}
+/// Spends so much time, and no less CPU time of the process, to which other tests add theirs.
+fn spend(ns: u64) {
+    let (until_ns, cpu_ns) = (monotonic_ns() + ns, own_cpu_ns() + ns);
+    while monotonic_ns() < until_ns || own_cpu_ns() < cpu_ns {}
 }
 
 #[test]
