@@ -206,11 +206,7 @@ fn broken_files_break_nothing_else() {
         if round % 3 == 0 {
             bytes.truncate(0x3200 + round * 16);
         }
-        // Over a copy, which may be run.
-        let name = format!("broken{round}");
-        dir.run(&format!("cp broken {name}"));
-        fs::write(dir.file(&name), &bytes).unwrap();
-        let target = Target::start(&dir.file(&name));
+        let target = Target::start(&dir.program(&format!("broken{round}"), &bytes));
         let mut symbolizer = symbolizer();
         let broken = target.locate(&mut symbolizer, &[target.address(1)]);
         let whole = good.locate(&mut symbolizer, &[good.address(1)]);

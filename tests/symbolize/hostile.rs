@@ -78,15 +78,15 @@ open('packed','wb').write(struct.pack('<IIQQ',1,0,100,1)+first+again*1023)";
     for section in [".debug_info", ".debug_str", ".debug_abbrev"] {
         dir.run(&format!("objcopy --update-section {section}=packed bomb"));
     }
-    set_compressed(&program);
+    set_compressed(&dir, "bomb");
     let target = Target::start(&program);
     let mut symbolizer = symbolizer();
     survives(&mut symbolizer, &target, "bomb");
 }
 
 /// Sets SHF_COMPRESSED for all sections of debug information.
-fn set_compressed(program: &Path) {
-    let mut bytes = fs::read(program).unwrap();
+fn set_compressed(dir: &Dir, program: &str) {
+    let mut bytes = fs::read(dir.file(program)).unwrap();
     let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let headers = usize::try_from(word(&bytes, 0x28)).unwrap();
     let count = u16::from_le_bytes([bytes[0x3c], bytes[0x3d]]);
@@ -100,7 +100,7 @@ fn set_compressed(program: &Path) {
         }
     }
     assert_eq!(set, 3);
-    fs::write(program, bytes).unwrap();
+    dir.program(program, &bytes);
 }
 
 #[test]

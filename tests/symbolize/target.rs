@@ -74,6 +74,15 @@ impl Dir {
         assert!(status.is_ok_and(|s| s.success()), "{words:?}");
     }
 
+    /// Makes a program of its bytes. One command copies it: a file that we write ourselves is open for writing in whatever another test
+    /// starts meanwhile, and cannot be run until that has come to its exec.
+    pub(crate) fn program(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        fs::write(self.file("bytes"), bytes).unwrap();
+        self.run(&format!("cp bytes {name}"));
+        self.run(&format!("chmod +x {name}"));
+        self.file(name)
+    }
+
     /// Compiles [`SOURCE`] to `name`.
     pub(crate) fn compile(&self, name: &str, flags: &str) -> PathBuf {
         self.compile_source(name, "c", SOURCE, flags)
