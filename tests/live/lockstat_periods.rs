@@ -6,7 +6,7 @@ use oracle::{Bracket, Engine, bracket};
 use crate::lockstat_played::named;
 use crate::lockstat_user::locks;
 use crate::prelude::*;
-use crate::traced::logged;
+use crate::traced::logged_by;
 
 const PERIODS: &str = include_str!("../workloads/locks/periods.c");
 
@@ -18,14 +18,19 @@ struct Watched {
 }
 
 fn watched(program: &Program, options: &str) -> Watched {
+    watched_by(program, options, |_, workload| workload.work())
+}
+
+fn watched_by(
+    program: &Program,
+    options: &str,
+    act: impl FnOnce(&Tool, &mut Workload) -> Vec<Value>,
+) -> Watched {
     let mut workload = program.start("");
     let args = format!("-U -j -i 500ms -p {} {options}", workload.pid());
     let start = || Tool::start("lockstat", args);
-    let (output, said, logs) = logged(
-        &[Engine::Scheduler, Engine::LockCalls],
-        start,
-        &mut workload,
-    );
+    let engines = &[Engine::Scheduler, Engine::LockCalls];
+    let (output, said, logs) = logged_by(engines, start, &mut workload, act);
     workload.finish();
     let of_thread =
         |thread: &Value| waits(&logs, id(thread, "tid"), u64::MAX).expect("logs that agree");
@@ -104,11 +109,18 @@ fn a_wait_across_intervals_is_one_wait_with_its_time_in_each() {
     assert!(across > 0, "{}", watched.output.stdout);
 }
 
-/// A wait for one futex that goes on as one for another, over the edge of an interval.
+/// A wait for one futex that goes on as one for another, each for as long as the test likes.
+const REQUEUES: usize = 2;
 const REQUEUED: &str = r#"
 #include <linux/futex.h>
 int word_from, word_to;
 static volatile pid_t tid;
+static void next_step(void)
+{
+	say("done\n");
+	if (!await_go())
+		_exit(0);
+}
 static long futex(int *word, int operation, int value, long limit, int *other)
 {
 	return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, limit, other, 0);
@@ -124,29 +136,42 @@ int main(void)
 	pthread_t thread;
 
 	ready();
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < REQUEUES; i++) {
 		tid = 0;
 		pthread_create(&thread, NULL, waits, NULL);
 		while (!tid)
 			sched_yield();
 		await_sleep(tid);
-		pause_ns(100000000);
+		next_step();
 		if (futex(&word_from, FUTEX_CMP_REQUEUE, 0, 1, &word_to) != 1)
 			return 1;
-		pause_ns(600000000);
+		next_step();
 		if (futex(&word_to, FUTEX_WAKE, 1, 0, NULL) != 1)
 			return 1;
 		pthread_join(thread, NULL);
 		say("{\"tid\": %d}\n", tid);
+		next_step();
 	}
 	return finished();
 }
 "#;
 
+/// Each step of the program comes soon after an interval's edge, when the tool has looked at what was open there: a thread that runs
+/// while it is looked at loses its stack, and says so.
+fn step_between_edges(tool: &Tool, workload: &mut Workload) -> Vec<Value> {
+    let step = |_| {
+        tool.wait_next_report();
+        workload.work()
+    };
+    // Begins the wait, moves it, ends it; the last step ends the program's loop.
+    (0..3 * REQUEUES + 1).flat_map(step).collect()
+}
+
 #[test]
 fn a_requeued_wait_across_intervals_is_counted_once_at_each_moment() {
     let _machine = Machine::alone();
-    let watched = watched(&locks(REQUEUED, ""), "--strict --class all");
+    let program = locks(REQUEUED, &format!("-DREQUEUES={REQUEUES}"));
+    let watched = watched_by(&program, "--strict --class all", step_between_edges);
     assert_eq!(watched.waits.len(), 2 * watched.said.len());
     let reports = watched.output.reports();
     assert_times(&reports, "word_", &watched.waits);

@@ -208,6 +208,21 @@ impl Tool {
         assert!(are_there, "{name}: no {count} reports:\n{said}");
     }
 
+    /// Waits for one report more than there are: what comes next has most of an interval before the next edge.
+    pub(crate) fn wait_next_report(&self) {
+        let mut before = None;
+        let came = self.stdout.wait_until(|lines| {
+            let now = lines.len();
+            now > *before.get_or_insert(now)
+        });
+        assert!(
+            came,
+            "{}: no more reports:\n{}",
+            self.name,
+            self.stderr.text()
+        );
+    }
+
     /// Waits for a report in JSON that `wanted` holds for.
     pub(crate) fn wait_reporting(&self, what: &str, wanted: impl Fn(&Value) -> bool) {
         let text = |line: &Vec<u8>| String::from_utf8(line.clone()).expect("JSON");

@@ -83,7 +83,7 @@ pub(crate) fn sandwiched_as(tool: &str, mut command: Command, mut workload: Work
     let start = || Tool::spawn(tool, command);
     // Threads that ran while they waited are of interest, too.
     let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
-    let (output, results, logs) = between(below, start, &mut workload);
+    let (output, results, logs) = between(below, start, |_| workload.work());
     workload.finish();
     Sandwich {
         report: output.report(),
@@ -99,20 +99,30 @@ pub(crate) fn logged(
     start: impl FnOnce() -> Tool,
     workload: &mut Workload,
 ) -> (Output, Vec<Value>, Logs) {
+    logged_by(engines, start, workload, |_, workload| workload.work())
+}
+
+/// The same where the test leads the work step by step.
+pub(crate) fn logged_by<T>(
+    engines: &'static [Engine],
+    start: impl FnOnce() -> Tool,
+    workload: &mut Workload,
+    act: impl FnOnce(&Tool, &mut Workload) -> T,
+) -> (Output, T, Logs) {
     let below = Below::attach_to(engines, workload.pid()).expect("the oracle");
-    between(below, start, workload)
+    between(below, start, |tool| act(tool, workload))
 }
 
 /// The same between logs of one's own choosing.
-fn between(
+fn between<T>(
     below: Below,
     start: impl FnOnce() -> Tool,
-    workload: &mut Workload,
-) -> (Output, Vec<Value>, Logs) {
+    act: impl FnOnce(&Tool) -> T,
+) -> (Output, T, Logs) {
     let tool = start();
     tool.wait_attached();
     let around = below.around().expect("the oracle");
-    let results = workload.work();
+    let results = act(&tool);
     let output = tool.end();
     let logs = around.take().expect("whole logs");
     (output, results, logs)
