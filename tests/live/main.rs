@@ -103,6 +103,7 @@ mod why_locks;
 mod why_memory;
 mod why_planted;
 mod why_processes;
+mod why_real;
 mod word;
 mod workload;
 
