@@ -111,6 +111,11 @@ pub(crate) fn schedstat(task: &Path) -> [u64; 3] {
     [(); 3].map(|()| numbers.next().unwrap_or(0))
 }
 
+/// The time that threads of a process have waited for a CPU, by the kernel's account, ns.
+pub(crate) fn run_delay_ns(pid: u32) -> u64 {
+    tasks(pid).iter().map(|task| schedstat(task)[1]).sum()
+}
+
 /// Far beyond what is waited for, so that only a hang runs into it.
 const PATIENCE: Duration = Duration::from_secs(120);
 

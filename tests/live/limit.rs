@@ -18,7 +18,7 @@ use crate::biolatency;
 use crate::budget::Pipes;
 use crate::disk::{LoopDisk, fio};
 use crate::held::Held;
-use crate::kernel::{schedstat, tasks, until_every};
+use crate::kernel::{run_delay_ns, until_every};
 use crate::lockstat_played::{named, waited};
 use crate::prelude::*;
 use crate::traced::assert_no_gaps;
@@ -307,11 +307,6 @@ fn lockstat_spends_no_more_than_its_budget_and_has_the_time_of_the_waits() {
         let least_ns = fight.waited_ns() * 8 / 10;
         assert_within("ns", number(lock, "total_ns"), least_ns.., lock);
     }
-}
-
-/// The time that threads of a process have waited for a CPU, by the kernel's account, ns.
-fn run_delay_ns(pid: u32) -> u64 {
-    tasks(pid).iter().map(|task| schedstat(task)[1]).sum()
 }
 
 /// The kernel's own account of the threads is the truth.

@@ -2,6 +2,7 @@
 
 use crate::budget::SLEEPERS;
 use crate::disk::LoopDisk;
+use crate::kernel::run_delay_ns;
 use crate::prelude::*;
 use crate::real_program::redis;
 
@@ -193,7 +194,9 @@ fn a_wait_for_a_disk_names_it_and_who_else_used_it() {
 fn the_first_line_is_the_largest_cause_and_the_second_its_culprit() {
     let _machine = Machine::alone();
     let mut workload = Workload::start("mixture", "--rounds 8");
+    let before_ns = run_delay_ns(workload.pid());
     let (output, results) = observed("why", ALL, &mut workload);
+    let delay_ns = run_delay_ns(workload.pid()) - before_ns;
     workload.finish();
     let text = output
         .stdout
@@ -206,6 +209,15 @@ fn the_first_line_is_the_largest_cause_and_the_second_its_culprit() {
         text.find(words)
             .unwrap_or_else(|| panic!("no {words}: {text}"))
     };
+    if delay_ns > told("lock_ns") {
+        // Others want the CPUs, too.
+        let next = at("next: ");
+        assert!(
+            next > at("was waited for a CPU") && text[next..].contains("runqlat -p "),
+            "{text}"
+        );
+        return;
+    }
     let first = at("was waited for Rust lock ");
     let second = at("sleep_with_the_lock");
     assert!(

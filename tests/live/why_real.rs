@@ -126,7 +126,15 @@ fn threads_that_come_and_go_are_explained_to_the_last() {
     let (report, results) = traced("why", ALL, workload);
     assert_explained(&report);
     let made = number(&results[0], "threads");
-    assert_eq!(number(&report, "threads"), 1 + made, "{}", report["lines"]);
+    // A thread is joined before its last switch, and in no list by then: each maker, and the last that it made, may be on its way out
+    // when the window ends.
+    let counted = number(&report, "threads");
+    assert_within("threads", counted, made + 1 - 16..=made + 1, &report);
     let naps = line(&report, "sleep", "nap");
-    assert_eq!(number(naps, "waits"), made - 8, "{naps:#}");
+    assert_within(
+        "naps",
+        number(naps, "waits"),
+        made - 8 - 16..=made - 8,
+        naps,
+    );
 }
