@@ -48,6 +48,7 @@ struct group_id {
 #include "groups.bpf.h"
 #include "waits.bpf.h"
 #include "culprits.bpf.h"
+#include "gone.bpf.h"
 #include "queue_clock.bpf.h"
 #include "queue_open.bpf.h"
 #include "quotas.bpf.h"

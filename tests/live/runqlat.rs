@@ -46,6 +46,39 @@ fn every_wakeup_of_a_prime_number_is_counted() {
     }
 }
 
+/// Computes for 20 ms.
+const BRIEF: &str = r#"
+int main(void)
+{
+	long long end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + 20000000;
+
+	while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end)
+		;
+	return 0;
+}
+"#;
+
+/// A build's compilers are gone when the report names them.
+#[test]
+fn programs_that_have_ended_are_named_as_what_others_waited_behind() {
+    let _machine = Machine::alone();
+    let brief = Program::c("brief", BRIEF, "");
+    let workload = Workload::spinning(2);
+    let tool = Tool::attached("runqlat", format!("-j -p {}", workload.pid()));
+    for _ in 0..20 {
+        let ended = brief.command("").status().expect("it runs");
+        assert!(ended.success(), "{ended}");
+    }
+    let report = tool.report();
+    let behind = list(&report, "behind").iter();
+    let (brief, others): (Vec<_>, Vec<_>) = behind.partition(|one| one["comm"] == "brief");
+    assert!(brief.len() > 1, "{report:#}");
+    assert!(
+        others.iter().all(|one| one["comm"] != "[exited]"),
+        "{others:#?}"
+    );
+}
+
 #[test]
 fn the_spinners_are_named_as_what_each_other_waited_behind() {
     let _machine = Machine::alone();

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use bpf::runqlat::RunqlatSkel;
-use bpf::runqlat::types::{culprit, culprit_key, group_id, open_wait, runqlat_totals};
+use bpf::runqlat::types::{culprit, culprit_key, gone_name, group_id, open_wait, runqlat_totals};
 use budget::Estimates;
 use budget::meter::losses;
 use hist::harvest::{Group as Waits, take_groups, take_whole};
 use host::task::{comm_of, comm_text};
-use libbpf_rs::MapCore;
 use libbpf_rs::skel::Skel;
+use libbpf_rs::{MapCore, MapFlags};
 use loader::counters::{Counters, Words};
 use loader::iterate;
 use loader::maps;
@@ -120,7 +120,7 @@ pub(crate) fn culprits(skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Culprit
             victim: key.victim,
             tgid: value.tgid,
             tid: key.tid,
-            comm: culprit_name(key.tid, &value),
+            comm: culprit_name(skel, key.tid, &value)?,
             caused_ns: value.caused_ns,
             waits: value.waits,
         });
@@ -129,17 +129,33 @@ pub(crate) fn culprits(skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Culprit
     Ok(culprits)
 }
 
-fn culprit_name(tid: u32, culprit: &culprit) -> Arc<str> {
-    match comm_text(&culprit.comm) {
+fn culprit_name(skel: &RunqlatSkel<'_>, tid: u32, culprit: &culprit) -> Result<Arc<str>> {
+    Ok(match comm_text(&culprit.comm) {
         _ if tid == 0 => "[earlier]".into(),
         // A row of its own in the end.
         _ if tid == QUOTA_TID => "".into(),
-        // A thread may have ended without its process.
-        unknown if unknown.is_empty() => comm_of(tid)
-            .or_else(|| comm_of(culprit.tgid))
-            .unwrap_or_else(|| EXITED.into()),
+        unknown if unknown.is_empty() => match comm_of(tid) {
+            Some(comm) => comm,
+            None => name_of_gone(skel, tid, culprit.tgid)?,
+        },
         comm => comm,
-    }
+    })
+}
+
+/// The name of a thread that has ended. It may have ended without its process.
+fn name_of_gone(skel: &RunqlatSkel<'_>, tid: u32, tgid: u32) -> Result<Arc<str>> {
+    let gone = |id: u32| -> Result<Option<Arc<str>>> {
+        let name = skel
+            .maps
+            .gone_names
+            .lookup(&id.to_ne_bytes(), MapFlags::ANY)?;
+        let name = name.map(|bytes| maps::decode::<gone_name>(&bytes));
+        Ok(name.transpose()?.map(|name| comm_text(&name.comm)))
+    };
+    let own = gone(tid)?;
+    let of_process = || comm_of(tgid).map_or_else(|| gone(tgid), |comm| Ok(Some(comm)));
+    let name = own.map_or_else(of_process, |name| Ok(Some(name)))?;
+    Ok(name.unwrap_or_else(|| EXITED.into()))
 }
 
 pub(crate) fn open_waits(skel: &RunqlatSkel<'_>) -> Result<Vec<OpenWait>> {

@@ -1,9 +1,12 @@
 //! A line of the account: time of one kind, and who is to blame for it.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use hist::Histogram;
 use profile::frame::Frame;
+use profile::rank::Rank;
 
 use crate::biolatency::Phase;
 use crate::offcputime::SLEEP;
@@ -24,9 +27,14 @@ pub(crate) enum Culprit {
     Unseen,
     /// Requests were in a phase, to a disk.
     Disk(Arc<str>, Phase),
+    /// So many processes of a name ran meanwhile; the first of them.
+    Crowd(Program, usize),
     /// A function used the CPU, in all processes of a name.
     Function(Arc<str>, Arc<str>),
 }
+
+/// So many processes of a name are told of together.
+const CROWD: usize = 3;
 
 impl Culprit {
     /// Tells if nobody can be named for it: tasks that ran too long ago to be remembered, and ends that were not seen.
@@ -116,6 +124,41 @@ impl Line {
         let first = sums.reduce(|most, one| if one.1 > most.1 { one } else { most });
         let (culprit, value) = first?;
         Some((culprit, value as f64 / self.blamed.max(1) as f64))
+    }
+
+    /// Its blames as people are told them: many processes of one name that come first together are one culprit.
+    pub(crate) fn told(&self) -> Vec<Blame> {
+        let mut crowds: HashMap<&Arc<str>, Blame> = HashMap::new();
+        // The most comes first.
+        for blame in &self.blames {
+            let Culprit::Program((name, tgid), None) = &blame.culprit else {
+                continue;
+            };
+            let crowd = crowds.entry(name).or_insert_with(|| Blame {
+                culprit: Culprit::Crowd((Arc::clone(name), *tgid), 0),
+                value: 0,
+            });
+            crowd.value += blame.value;
+            if let Culprit::Crowd(_, number) = &mut crowd.culprit {
+                *number += 1;
+            }
+        }
+        let first = self.blames.first().map_or(0, |blame| blame.value);
+        let is_crowd = |blame: &Blame| {
+            matches!(blame.culprit, Culprit::Crowd(_, CROWD..)) && blame.value >= first
+        };
+        crowds.retain(|name, crowd| !name.is_empty() && is_crowd(crowd));
+        let alone = self.blames.iter().filter(|blame| match &blame.culprit {
+            Culprit::Program((name, _), None) => !crowds.contains_key(name),
+            _ => true,
+        });
+        let mut told: Vec<Blame> = alone.cloned().collect();
+        told.extend(crowds.into_values());
+        told.rank_by_key(|blame| {
+            let order = (blame.culprit.is_nameless(), Reverse(blame.value));
+            (order, blame.culprit.clone())
+        });
+        told
     }
 
     /// Share of it that nobody can be named for, from 0 to 1.

@@ -11,7 +11,11 @@ const LEAST_BLAME: f64 = 0.05;
 
 /// Words on who is to blame for a line.
 pub(super) fn remarks(account: &Account, line: &Line) -> Vec<String> {
-    let blames = line.blames.iter().filter(|_| line.is_busy());
+    let told = match line.kind {
+        RUN_QUEUE => line.told(),
+        _ => line.blames.clone(),
+    };
+    let blames = told.iter().filter(|_| line.is_busy());
     let shares = blames.map(|blame| (blame, line.share(blame)));
     let large = shares.filter(|(_, share)| *share >= LEAST_BLAME);
     let large = large.take(TOP_CULPRITS);

@@ -164,9 +164,11 @@ fn quota(account: &Account) -> Vec<String> {
 }
 
 fn neighbour(account: &Account, line: &Line) -> Vec<String> {
-    let Some((culprit, share)) = line.first_blame() else {
+    let told = line.told();
+    let Some(first) = told.iter().find(|blame| !blame.culprit.is_nameless()) else {
         return vec!["nobody is known to have run meanwhile".to_owned()];
     };
+    let (culprit, share) = (&first.culprit, line.share(first));
     // Any of those that are not remembered may have been it.
     let nameless = line.nameless();
     let least = if nameless > 0.01 { "at least " } else { "" };
@@ -219,6 +221,7 @@ fn waker(account: &Account, line: &Line) -> Vec<String> {
 pub(crate) fn who(culprit: &Culprit, account: &Account) -> String {
     match culprit {
         Culprit::Program(one, _) => program(one),
+        Culprit::Crowd(first, number) => words::processes(first, *number),
         Culprit::Interrupt => "an interrupt".to_owned(),
         Culprit::Nobody => "nobody yet".to_owned(),
         Culprit::Unseen => "somebody who was not seen".to_owned(),

@@ -260,6 +260,23 @@ fn who_is_not_remembered_makes_shares_least_ones() {
 }
 
 #[test]
+fn processes_of_one_name_are_one_culprit_where_they_come_first_together() {
+    let process = |name: &str, pid, value| {
+        let program = (name.into(), pid);
+        (Culprit::Program(program, None), value)
+    };
+    let cc1 = [(11, 20), (12, 15), (13, 10)].map(|(pid, value)| process("cc1", pid, value));
+    let make = process("make", 9, 30);
+    let blames = [&[make.clone()], &cc1[..]].concat();
+    let text = said(&account(vec![line(RUN_QUEUE, 90, &blames)]));
+    let words = "3 processes of cc1 ran for 60% of that";
+    assert!(text.contains(words), "{text}");
+    // Two are named.
+    let text = said(&account(vec![line(RUN_QUEUE, 90, &blames[..3])]));
+    assert!(text.contains("make 9 ran for 46% of that"), "{text}");
+}
+
+#[test]
 fn a_program_is_one_culprit_however_many_functions_it_has() {
     let function = |name: &str| Culprit::Program(("db".into(), 9), Some(name.into()));
     let blames = ["f", "g", "h"].map(|name| (function(name), 15));
