@@ -5,6 +5,7 @@ mod numbers;
 mod pieces;
 mod printed;
 mod programs;
+mod reasons;
 mod tools;
 
 use std::collections::BTreeSet;
@@ -226,6 +227,8 @@ fn the_readme_has_a_row_for_each_tool() {
         );
     }
     assert!(!readme.contains("<!-- output"), "an output is missing");
+    let lines = readme.lines().count();
+    assert!(lines <= 150, "{lines} lines are more than a minute's");
 }
 
 /// The table by symptom as the README has it.
@@ -270,7 +273,6 @@ fn manual_table() -> String {
     text
 }
 
-/// One table: what README, manual and tools say of a symptom is the same, row by row.
 #[test]
 fn messages_that_the_manual_explains_are_those_of_the_tools() {
     let page = read("man/usekit.7");
@@ -289,6 +291,7 @@ fn messages_that_the_manual_explains_are_those_of_the_tools() {
     assert!(messages.len() >= 5, "{messages:?}");
 }
 
+/// One table: what README, manual and tools say of a symptom is the same, row by row.
 #[test]
 fn readme_and_manual_have_the_table_by_symptom() {
     let readme = read("README.md");

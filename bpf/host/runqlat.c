@@ -194,3 +194,25 @@ __u64 host_waiting(struct task_struct *task)
 	open = host_written();
 	return open ? open->wait_ns : 0;
 }
+
+/* It was ready before anything was seen of it, and has not run since. */
+__u32 host_never_ran(struct task_struct *task)
+{
+	struct bpf_iter_meta meta = {};
+	struct bpf_iter__task context = { .meta = &meta, .task = task };
+
+	list_ready(&context);
+	return host_written() != NULL;
+}
+
+/* A target is as one that is found when tracing begins. */
+void host_found(struct task_struct *task)
+{
+	struct member *member = member_of(task);
+
+	if (!member)
+		return;
+	__builtin_memset(member, 0, sizeof(*member));
+	member->unseen = 1;
+	member->switches = switches_of(task);
+}

@@ -6,6 +6,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include "compat.bpf.h"
 #include "members.bpf.h"
 #include "queue_clock.bpf.h"
 #include "waits.bpf.h"
@@ -65,6 +66,35 @@ int list_waiting(struct bpf_iter__task *ctx)
 	open.tid = tid_of(targets.pid_namespace, task);
 	bpf_core_read(&open.comm, sizeof(open.comm), &task->comm);
 	bpf_seq_write(ctx->meta->seq, &open, sizeof(open));
+	return 0;
+}
+
+/* A target that was ready before anything was seen of it, and has not run since. */
+struct ready_thread {
+	__u32 tid;
+	/* It has no CPU quota now. */
+	__u32 without_quota;
+	__u8 comm[16];
+};
+
+const struct ready_thread *unused_ready_thread __attribute__((unused));
+
+SEC("iter/task")
+int list_ready(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct ready_thread ready = {};
+	struct member *member;
+
+	if (!task)
+		return 0;
+	member = member_of(task);
+	if (!member || !member->unseen || is_on_cpu(task) || !is_queued(task) || member->switches != switches_of(task))
+		return 0;
+	ready.tid = tid_of(targets.pid_namespace, task);
+	ready.without_quota = is_throttled(task);
+	bpf_core_read(&ready.comm, sizeof(ready.comm), &task->comm);
+	bpf_seq_write(ctx->meta->seq, &ready, sizeof(ready));
 	return 0;
 }
 

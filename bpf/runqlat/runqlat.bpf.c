@@ -24,8 +24,8 @@ struct member {
 	__u32 cause;
 	/* Nothing has been seen of it since it became a target. */
 	__u32 unseen;
-	/* The task's switches when the wait began: if it has been switched out since, its switch-in was hidden from us
-	 * (kernels that shield some tasks run no BPF program while those are current).
+	/* The task's switches when the wait began, or when it became a target: if it has been switched out since, its switch-in was
+	 * hidden from us (kernels that shield some tasks run no BPF program while those are current).
 	 */
 	__u64 switches;
 	/* For how long it had waited when the window closed, if that wait is over; else 0. */
@@ -119,6 +119,7 @@ const struct slow_wait *unused_slow_wait __attribute__((unused));
 static __always_inline void member_joined(struct member *member, struct task_struct *task, enum member_origin origin)
 {
 	member->unseen = origin != MEMBER_FORKED;
+	member->switches = switches_of(task);
 	/* Whoever is found is looked at with all others, at an edge or after a move. */
 	if (origin != MEMBER_FOUND)
 		note_quotas(task, true);
@@ -230,8 +231,12 @@ static __always_inline void made_runnable(struct task_struct *task)
 		return;
 	learn_clock(task);
 	sums = totals_here();
-	if (!sums || !is_followed(now))
+	if (!sums || !is_followed(now)) {
+		/* It was not ready throughout. */
+		if (is_late(now))
+			member->unseen = 0;
 		return;
+	}
 	if (in_window(now))
 		sums->wakeups++;
 	begin_wait(member, task, CAUSE_WAKEUP, now);

@@ -152,5 +152,7 @@ plain!(lockstat_now: now_thread);
 plain!(offcputime: offcputime_key, offcputime_value, offcputime_totals, left_out_sums, open_phase, process_time, told_row, told_wait);
 plain!(pressure: task_stock, exited_key, stalls, stall_stack);
 plain!(profile: moment, profile_key, profile_value, profile_totals);
-plain!(runqlat: group_id, culprit_key, culprit, gone_name, quota, slow_wait, open_wait, runqlat_totals);
+plain!(
+    runqlat: group_id, culprit_key, culprit, gone_name, quota, slow_wait, open_wait, ready_thread, runqlat_totals
+);
 plain!(syscount: group_id, group_key, syscount_totals);

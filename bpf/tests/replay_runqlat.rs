@@ -35,8 +35,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use asked::{culprit_of, group, losses, process_of};
+use fastrand::Rng;
 use host::buckets::bucket;
-use host::machine::{Life, Machine, THREADS, Thread, play};
+use host::machine::{Life, Machine, State, THREADS, Thread, play};
 use no_state::play_without_state;
 use oracle::{Bracket, Kind, Logs, Span, behind, run_queue};
 use window::play_window;
@@ -156,6 +157,32 @@ fn under_way(logs: &Logs, tids: &HashSet<u32>, before_ns: u64) -> u64 {
     under_way
 }
 
+/// Targets that were there before the window, are ready, and of which nothing has been seen since it opened: they never ran. Gives
+/// their number.
+fn assert_never_ran(machine: &Machine, opens_ns: u64, seed: u64) -> usize {
+    let logs = machine.logs(opens_ns..=machine.now);
+    let moved = logs.before.iter().flat_map(|event| match event.kind {
+        Kind::Wakeup {
+            tid, runs: false, ..
+        } => vec![tid],
+        Kind::Switch { prev, next, .. } => vec![prev, next],
+        _ => Vec::new(),
+    });
+    let moved: HashSet<u32> = moved.collect();
+    machine.leave_to_user_space();
+    let old = machine.lives().filter(|life| life.tid <= THREADS);
+    let targets: HashSet<u32> = old.map(|life| life.tid).collect();
+    let old = machine.alive();
+    let old = old.filter(|thread| targets.contains(&thread.tid));
+    let never_ran = old.filter(|thread| {
+        let is_ready = thread.state == State::Queued && !moved.contains(&thread.tid);
+        let told = machine.host.ask::<u32>("host_never_ran", (thread.task,)) != 0;
+        assert_eq!(told, is_ready, "seed {seed}, thread {}", thread.tid);
+        told
+    });
+    never_ran.count()
+}
+
 fn assert_window(machine: &Machine, window: Range<u64>, seed: u64) {
     let logs = machine.logs_to_the_end(window.start);
     let (mut wakeups, mut unseen) = (0, 0);
@@ -195,6 +222,35 @@ fn assert_window(machine: &Machine, window: Range<u64>, seed: u64) {
     let told = machine.host.sums::<_, 3>("totals", &0_u32);
     assert_eq!(told, [wakeups, switches, under_way], "seed {seed}");
     assert_eq!(losses(machine).unseen, unseen, "seed {seed}");
+    assert_never_ran(machine, window.start, seed);
+}
+
+/// In a window so short that not everybody has a turn, told late.
+#[test]
+fn threads_that_never_ran_are_those_of_which_nothing_was_seen() {
+    let object = host::compile("runqlat");
+    let mut count = 0;
+    for seed in 0..200 {
+        let mut rng = Rng::with_seed(seed);
+        let mut machine = Machine::new(&object, seed, 0);
+        // All are queued when it opens, or some sleep.
+        machine.steps(rng.u32(0..100));
+        if rng.bool() {
+            machine.wake_all();
+        }
+        machine.now += 1;
+        let opens_ns = machine.now;
+        for thread in machine.alive() {
+            machine.host.tell("host_found", (thread.task,));
+        }
+        machine.host.tell("host_opens", (opens_ns,));
+        machine.steps(rng.u32(0..40));
+        machine.now += 1;
+        machine.host.tell("host_end", (machine.now,));
+        machine.steps(rng.u32(0..40));
+        count += assert_never_ran(&machine, opens_ns, seed);
+    }
+    assert!(count >= 40, "{count} in 200 windows");
 }
 
 #[test]

@@ -40,6 +40,17 @@ impl Cgroup {
         Self::limited(pid, ("cpu", &v1), ("cpu", &v2))
     }
 
+    /// The process may run for a millisecond out of every second.
+    pub(crate) fn without_cpu(pid: u32) -> Self {
+        let v1 = [
+            ("cpu.cfs_period_us", 1_000_000),
+            ("cpu.cfs_quota_us", 1_000),
+        ];
+        let v1 = v1.map(|(file, number)| (file, number.to_string()));
+        let v2 = [("cpu.max", "1000 1000000".to_owned())];
+        Self::limited(pid, ("cpu", &v1), ("cpu", &v2))
+    }
+
     /// So many bytes.
     pub(crate) fn short_of_memory(pid: u32, bytes: u64) -> Self {
         let v1 = [("memory.limit_in_bytes", bytes.to_string())];

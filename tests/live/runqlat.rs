@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use oracle::behind::{Caused, caused};
 
 use crate::cgroup::Cgroup;
-use crate::kernel::until;
+use crate::kernel::{id_of, schedstat, tasks, until};
 use crate::prelude::*;
 use crate::run_queue::{assert_only_unseen, assert_waits, group};
 use crate::traced::assert_no_gaps;
@@ -150,6 +150,51 @@ fn a_quota_that_is_used_up_is_named_in_place_of_neighbours() {
     for threads in [1, 4] {
         assert_quota_is_named(threads);
     }
+}
+
+/// Threads that are ready in all of a window wait, though nothing is seen of their wait.
+#[test]
+fn whoever_never_ran_for_want_of_quota_is_told_from_who_slept() {
+    let _machine = Machine::alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut workload = spinners_until(1, &dir.path().join("word"));
+    let mut sleeper = Workload::start("waiter", "--waits 23 --kinds sleep");
+    let pid = workload.pid();
+    workload.go();
+    let cgroup = Cgroup::without_cpu(pid);
+    let ran = || {
+        let of_thread = |task: &PathBuf| schedstat(task)[0];
+        tasks(pid).iter().map(of_thread).sum::<u64>()
+    };
+    // From one turn on there is a second without one, in most of which it can be looked at.
+    let without_a_turn = |options: &str| {
+        let output = (0..20).find_map(|_| {
+            let first = ran();
+            until("a turn", || ran() != first);
+            let before = ran();
+            let output = Tool::run("runqlat", format!("{options} -p {pid} 0.1 1"));
+            (before == ran()).then_some(output)
+        });
+        output.expect("a run between two turns")
+    };
+    let report = without_a_turn("-j").report();
+    let text = without_a_turn("").stdout;
+    let ready = only(&report, "never_ran");
+    let ids = tasks(pid).into_iter().filter_map(|task| id_of(&task));
+    let ids: Vec<u64> = ids.map(u64::from).collect();
+    assert!(ids.contains(&number(ready, "tid")), "{report} {ids:?}");
+    assert_eq!(ready["without_quota"], true, "{report}");
+    let head = "no waits for a CPU ended in 100 ms;\n  1 thread ready throughout never ran, for want of CPU quota\n";
+    assert!(text.starts_with(head), "{text}");
+    let asleep = format!("-j -p {} 0.1 1", sleeper.pid());
+    let asleep = Tool::run("runqlat", asleep).report();
+    assert!(list(&asleep, "never_ran").is_empty(), "{asleep}");
+    drop(cgroup);
+    fs::write(dir.path().join("word"), "").expect("a file");
+    workload.results();
+    workload.finish();
+    sleeper.work();
+    sleeper.finish();
 }
 
 /// Waits for want of quota, or behind somebody.

@@ -146,8 +146,14 @@ impl<'a> Processes<'a> {
     }
 }
 
-/// Command for a picture of the process that has most; of those that were asked for and have nothing, for what they do instead.
-pub(crate) fn next(args: &Args, profile: &Profile) -> Option<String> {
+/// Command for a picture of the process that has most, or where there is one already, for all of its time; of those that were asked
+/// for and have nothing, for what they do instead; where nobody can be named, for the machine.
+pub(crate) fn next(args: &Args, profile: &Profile) -> String {
+    let found = step(args, profile);
+    found.unwrap_or_else(|| Step::Shortages.line(""))
+}
+
+fn step(args: &Args, profile: &Profile) -> Option<String> {
     if profile.samples.is_empty() {
         let step = match period_ns(args) {
             Some(_) => Step::Waits,
@@ -156,22 +162,22 @@ pub(crate) fn next(args: &Args, profile: &Profile) -> Option<String> {
         return Some(step.line(&chosen::options(&args.targets, next::is_there)?));
     }
     let target = target(args, profile)?;
-    if !args.stacks.output.is_empty() {
-        return None;
+    let event = args.event.full_name();
+    // It may have a path in it. A weight is for whoever chose it.
+    let is_inert = is_plain(&event.replace('/', ".")) && args.weight.is_none();
+    if !args.stacks.output.is_empty() || !is_inert {
+        return Some(Step::Why.line(&target));
     }
     if period_ns(args).is_some() {
         return Some(Step::CpuPicture.line(&target));
     }
-    let event = args.event.full_name();
-    // It may have a path in it. A weight is for whoever chose it.
-    let is_inert = is_plain(&event.replace('/', ".")) && args.weight.is_none();
     let command = match target.split_once("-- ") {
         Some((options, program)) => {
             format!("profile -e {event} {options}-o events.html -- {program}")
         }
         None => format!("profile -e {event} {target} 10 -o events.html"),
     };
-    is_inert.then(|| next::line(&command, "all its stacks as a picture"))
+    Some(next::line(&command, "all its stacks as a picture"))
 }
 
 /// The program or the threads that were asked for, else the process that has most.
@@ -259,7 +265,7 @@ mod tests {
         };
         let line = "profile -e page-faults --comm cc1 -- make -j4";
         let args = Args::parse_from(line.split(' '));
-        let next = next(&args, &profile).expect("a command");
+        let next = next(&args, &profile);
         let command = "profile -e page-faults --comm cc1 -o events.html -- make -j4   #";
         assert!(next.contains(command), "{next}");
     }
@@ -272,9 +278,21 @@ mod tests {
             ("profile -e page-faults", "profile 10 "),
         ] {
             let args = Args::parse_from(line.split_whitespace());
-            let next = next(&args, &nothing).expect("a command");
+            let next = next(&args, &nothing);
             assert!(next.contains(command), "{next}");
         }
+    }
+
+    #[test]
+    fn where_nobody_can_be_named_the_machine_is_looked_at() {
+        let gone = u32::MAX;
+        let profile = Profile {
+            samples: vec![sample("a;reboot", gone, gone, 1)],
+            ..Profile::default()
+        };
+        let args = Args::parse_from(["profile"]);
+        let next = next(&args, &profile);
+        assert!(next.contains("pressure 5 1 "), "{next}");
     }
 
     #[test]
@@ -294,10 +312,16 @@ mod tests {
                 "-e uprobe:/usr/lib/a.so:f",
                 "profile -e uprobe:/usr/lib/a.so:f -p PID 10 -o events.html",
             ),
+            // What a weight measures is known to whoever chose it, and of a picture there is one already.
+            (
+                "-e tracepoint:kmem:kmalloc --weight bytes_alloc",
+                "why -p PID 10",
+            ),
+            ("-o cpu.svg", "why -p PID 10"),
         ] {
             let line = format!("profile {options}");
             let args = Args::parse_from(line.split_whitespace());
-            let line = next(&args, &profile).expect("a command");
+            let line = next(&args, &profile);
             let command = command.replace("PID", &own.to_string());
             assert!(line.contains(&command), "{line}");
         }

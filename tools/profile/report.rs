@@ -155,9 +155,7 @@ fn write_human(
     let what = answer::values(args, profile);
     if all == 0 {
         write_nothing(args, harvest, &what, out)?;
-        if let Some(line) = answer::next(args, profile) {
-            writeln!(out, "\n{line}")?;
-        }
+        writeln!(out, "\n{}", answer::next(args, profile))?;
         return write_sureness(args, harvest, &what, out);
     }
     let before = answer::busy(args, harvest, profile, comm_of);
@@ -204,9 +202,7 @@ fn write_human(
         color: args.common.uses_color(),
     };
     listing::write(profile, &options, out)?;
-    if let Some(line) = answer::next(args, profile) {
-        writeln!(out, "\n{line}")?;
-    }
+    writeln!(out, "\n{}", answer::next(args, profile))?;
     write_sureness(args, harvest, &what, out)
 }
 

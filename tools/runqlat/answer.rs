@@ -27,6 +27,7 @@ pub(crate) fn answer(interval: &Interval) -> Vec<String> {
         let [p50, p99] = [50.0, 99.0].map(|at| units::duration(all.percentile(at)));
         parts.push(format!("p50 {p50} p99 {p99}"));
     }
+    parts.extend(never_ran(interval));
     // Nobody is waited behind for a quota.
     if !quota::is_at_fault(interval) {
         parts.extend(behind(interval, all.sum()));
@@ -62,12 +63,39 @@ fn length(all: &Histogram, interval: &Interval) -> String {
         } else {
             "no waits"
         };
-        return format!("{none} for a CPU in {length}");
+        let ended = match interval.ready.is_empty() {
+            true => "",
+            false => " ended",
+        };
+        return format!("{none} for a CPU{ended} in {length}");
     }
     let about = if is_estimate { "about " } else { "" };
     let waits = units::counted(all.count(), "waits");
     let sum = units::thread_time(all.sum());
     format!("{about}{waits} for a CPU in {length}, {sum}")
+}
+
+/// Threads whose wait spans the interval, and has no length; those for want of quota.
+fn never_ran(interval: &Interval) -> Option<String> {
+    let ready = interval.ready.len();
+    let without = interval
+        .ready
+        .iter()
+        .filter(|one| one.without_quota)
+        .count();
+    let for_what = match without {
+        0 => String::new(),
+        all if all == ready => ", for want of CPU quota".into(),
+        some => format!(", {} for want of CPU quota", units::count(some as u64)),
+    };
+    let threads = units::counted(ready as u64, "threads");
+    (ready > 0).then(|| format!("{threads} ready throughout never ran{for_what}"))
+}
+
+/// Looks whether no wait ended because threads had no CPU quota.
+fn is_held_back(interval: &Interval) -> bool {
+    let is_all = all_waits(interval).count() == 0;
+    is_all && interval.ready.iter().any(|one| one.without_quota)
 }
 
 /// A process that was waited behind: its threads together.
@@ -128,12 +156,15 @@ pub(crate) fn next(args: &Args, interval: &Interval) -> String {
         return quota::next(args, quota);
     }
     let asked = chosen::options(&args.targets, next::is_there);
-    if quota::is_at_fault(interval) {
+    if quota::is_at_fault(interval) || is_held_back(interval) {
         // Its group has no name, and nobody that ran meanwhile is to blame.
         return match asked.filter(|asked| !asked.is_empty()) {
             None => Step::Shortages.line(""),
             Some(asked) => Step::CpuTime.line_for(&asked, "what uses up the quota"),
         };
+    }
+    if !interval.ready.is_empty() && all_waits(interval).count() == 0 {
+        return Step::Shortages.line("");
     }
     // A hundredth of the time is worth a look.
     let least_ns = length_ns(interval) / 100;

@@ -104,6 +104,10 @@ impl Runqlat<'_> {
         let sums = std::mem::take(&mut self.sums);
         let mut interval = sums.interval((&self.skel, &self.counters), window)?;
         (interval.quotas, interval.has_nameless_quota) = self.quotas.used_up(&self.skel)?;
+        // Between windows nobody sees them run.
+        if !self.args.budget.is_limited() {
+            interval.ready = harvest::ready(&self.skel)?;
+        }
         Ok(interval)
     }
 

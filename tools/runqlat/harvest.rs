@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use bpf::runqlat::RunqlatSkel;
-use bpf::runqlat::types::{culprit, culprit_key, gone_name, group_id, open_wait, runqlat_totals};
+use bpf::runqlat::types::{
+    culprit, culprit_key, gone_name, group_id, open_wait, ready_thread, runqlat_totals,
+};
 use budget::Estimates;
 use budget::meter::losses;
 use hist::harvest::{Group as Waits, take_groups, take_whole};
@@ -63,6 +65,16 @@ pub struct OpenWait {
     pub wait_ns: u64,
 }
 
+/// A thread that could have run from before the window on, and never did.
+pub struct Ready {
+    /// Its ID.
+    pub tid: u32,
+    /// Its name.
+    pub comm: Arc<str>,
+    /// It has no CPU quota at the end.
+    pub without_quota: bool,
+}
+
 /// One report's worth.
 #[derive(Default)]
 pub struct Interval {
@@ -82,6 +94,9 @@ pub struct Interval {
     pub has_nameless_quota: bool,
     /// Longest first.
     pub open: Vec<OpenWait>,
+    /// Threads whose wait has neither begun nor ended since the run began: it has no length. By ID; empty where windows are cut out
+    /// of the time.
+    pub ready: Vec<Ready>,
     /// Since the start of the run.
     pub under_way_at_start: u64,
     /// Since the start of the run.
@@ -171,6 +186,22 @@ pub(crate) fn open_waits(skel: &RunqlatSkel<'_>) -> Result<Vec<OpenWait>> {
     }
     open.rank_by_key(|open| std::cmp::Reverse(open.wait_ns));
     Ok(open)
+}
+
+pub(crate) fn ready(skel: &RunqlatSkel<'_>) -> Result<Vec<Ready>> {
+    let bytes = iterate::run(skel.links.list_ready.as_ref())?;
+    let records = bytes.chunks_exact(size_of::<ready_thread>());
+    let ready = records.map(|record| {
+        let record: ready_thread = maps::decode(record)?;
+        Ok(Ready {
+            tid: record.tid,
+            comm: comm_text(&record.comm),
+            without_quota: record.without_quota != 0,
+        })
+    });
+    let mut ready: Vec<Ready> = ready.collect::<Result<_>>()?;
+    ready.rank_by_key(|ready| ready.tid);
+    Ok(ready)
 }
 
 fn delete<K: plain::Plain>(map: &impl MapCore, key: &K) -> Result<()> {

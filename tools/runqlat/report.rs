@@ -107,6 +107,12 @@ pub(crate) fn write_human(args: &Args, interval: &Interval, out: &mut impl Write
             units::duration(open.wait_ns)
         )?;
     }
+    for ready in interval.ready.iter().take(TOP_OPEN) {
+        writeln!(out, "never ran: {} {}", comm(&ready.comm), ready.tid)?;
+    }
+    if interval.ready.len() > TOP_OPEN {
+        writeln!(out, "never ran: {} more", interval.ready.len() - TOP_OPEN)?;
+    }
     if interval.open.len() > TOP_OPEN {
         writeln!(
             out,
@@ -176,7 +182,7 @@ fn label(
 }
 
 /// `{"tool", "start_ns", "end_ns", "groups": [{"pid"|"tid"|"cpu"|"cgroup"?, "comm"?, histogram…}], "behind": […], "quotas": […],
-/// "without_quota": {"waits", "sum_ns"}, "still_waiting": […], "under_way_at_start", "losses": {…}, "cost": {…}}`, the last three since the start of the run.
+/// "without_quota": {"waits", "sum_ns"}, "still_waiting": […], "never_ran": […], "under_way_at_start", "losses": {…}, "cost": {…}}`, the last three since the start of the run.
 fn to_json(args: &Args, interval: &Interval, cost: &Cost) -> Value {
     let groups: Vec<Value> = interval
         .waits
@@ -197,6 +203,11 @@ fn to_json(args: &Args, interval: &Interval, cost: &Cost) -> Value {
         .iter()
         .map(|open| json!({"comm": *open.comm, "tid": open.tid, "wait_ns": open.wait_ns}))
         .collect();
+    let never_ran: Vec<Value> = interval
+        .ready
+        .iter()
+        .map(|ready| json!({"comm": *ready.comm, "tid": ready.tid, "without_quota": ready.without_quota}))
+        .collect();
     let mut object = json!({
         "tool": "runqlat",
         "version": env!("CARGO_PKG_VERSION"),
@@ -210,6 +221,7 @@ fn to_json(args: &Args, interval: &Interval, cost: &Cost) -> Value {
             "sum_ns": interval.without_quota.sum_ns,
         },
         "still_waiting": open,
+        "never_ran": never_ran,
         "under_way_at_start": interval.under_way_at_start,
         "losses": interval.losses.to_json(),
         "cost": cost.to_json(),

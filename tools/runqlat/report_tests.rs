@@ -11,7 +11,7 @@ use session::quotas::UsedUp;
 
 use crate::narrow::{COMMS, LONG_NS, MANY, PATHS, assert_narrow};
 use crate::runqlat::args::Args;
-use crate::runqlat::harvest::{Culprit, EXITED, Interval, OpenWait, WithoutQuota};
+use crate::runqlat::harvest::{Culprit, EXITED, Interval, OpenWait, Ready, WithoutQuota};
 use crate::runqlat::report::write_human;
 
 const MS: u64 = 1_000_000;
@@ -156,6 +156,45 @@ fn where_nobody_waited_the_next_command_looks_at_other_waits() {
     let found = text(&format!("-p {own}"), &interval);
     let next = format!("why -p {own} 10   # what costs it its time instead\n");
     assert!(found.contains(&next), "{found}");
+}
+
+/// Threads that were ready and never ran have waited, though no wait ended.
+#[test]
+fn whoever_never_ran_is_told_from_who_did_not_wait() {
+    let own = std::process::id();
+    let ready = |tid, without_quota| Ready {
+        tid,
+        comm: "app".into(),
+        without_quota,
+    };
+    let mut interval = Interval {
+        end_ns: 300 * MS,
+        ready: vec![ready(own, true)],
+        ..Interval::default()
+    };
+    let found = text(&format!("-p {own}"), &interval);
+    let head = format!(
+        "no waits for a CPU ended in 300 ms;
+  1 thread ready throughout never ran, for want of CPU quota
+never ran: app {own}
+
+next: "
+    );
+    assert!(found.starts_with(&head), "{found}");
+    let next = format!("profile -p {own} 10   # what uses up the quota\n");
+    assert!(found.contains(&next), "{found}");
+    interval.ready.push(ready(8, false));
+    let found = text("", &interval);
+    let part = "2 threads ready throughout never ran, 1 for want of CPU quota\n";
+    assert!(found.contains(part), "{found}");
+    interval.ready.remove(0);
+    let found = text(&format!("-p {own}"), &interval);
+    let part = "1 thread ready throughout never ran\n";
+    assert!(found.contains(part), "{found}");
+    assert!(
+        found.contains("pressure 5 1   # what is short\n"),
+        "{found}"
+    );
 }
 
 #[test]

@@ -100,6 +100,7 @@ impl Sums {
             quotas: Vec::new(),
             has_nameless_quota: false,
             open: harvest::open_waits(skel)?,
+            ready: Vec::new(),
             under_way_at_start: harvest::totals(skel)?.under_way_at_start,
             losses: losses(skel.object(), counters)?,
             estimates,
