@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use oracle::behind::{Caused, caused};
 
@@ -66,7 +67,10 @@ fn programs_that_have_ended_are_named_as_what_others_waited_behind() {
     let workload = Workload::spinning(2);
     let tool = Tool::attached("runqlat", format!("-j -p {}", workload.pid()));
     for _ in 0..20 {
-        let ended = brief.command("").status().expect("it runs");
+        // Where the others are.
+        let mut pinned = Command::new("taskset");
+        let pinned = pinned.args(["-c", "0", brief.text()]);
+        let ended = pinned.status().expect("it runs");
         assert!(ended.success(), "{ended}");
     }
     let report = tool.report();
