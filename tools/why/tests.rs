@@ -267,7 +267,7 @@ fn processes_of_one_name_are_one_culprit_where_they_come_first_together() {
     };
     let cc1 = [(11, 20), (12, 15), (13, 10)].map(|(pid, value)| process("cc1", pid, value));
     let make = process("make", 9, 30);
-    let blames = [&[make.clone()], &cc1[..]].concat();
+    let blames: Vec<_> = [make].into_iter().chain(cc1).collect();
     let text = said(&account(vec![line(RUN_QUEUE, 90, &blames)]));
     let words = "3 processes of cc1 ran for 60% of that";
     assert!(text.contains(words), "{text}");
