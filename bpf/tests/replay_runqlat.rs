@@ -225,7 +225,7 @@ fn assert_window(machine: &Machine, window: Range<u64>, seed: u64) {
     assert_never_ran(machine, window.start, seed);
 }
 
-/// In a window so short that not everybody has a turn, told late.
+/// A window so short that not everybody has a turn, told late.
 #[test]
 fn threads_that_never_ran_are_those_of_which_nothing_was_seen() {
     let object = host::compile("runqlat");

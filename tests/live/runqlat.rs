@@ -67,7 +67,7 @@ fn programs_that_have_ended_are_named_as_what_others_waited_behind() {
     let workload = Workload::spinning(2);
     let tool = Tool::attached("runqlat", format!("-j -p {}", workload.pid()));
     for _ in 0..20 {
-        // Where the others are.
+        // The spinners are there, too.
         let mut pinned = Command::new("taskset");
         let pinned = pinned.args(["-c", "0", brief.text()]);
         let ended = pinned.status().expect("it runs");

@@ -312,7 +312,7 @@ mod tests {
                 "-e uprobe:/usr/lib/a.so:f",
                 "profile -e uprobe:/usr/lib/a.so:f -p PID 10 -o events.html",
             ),
-            // What a weight measures is known to whoever chose it, and of a picture there is one already.
+            // A weight is known to whoever chose it, and there is a picture already.
             (
                 "-e tracepoint:kmem:kmalloc --weight bytes_alloc",
                 "why -p PID 10",
