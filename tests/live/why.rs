@@ -221,12 +221,12 @@ fn the_first_line_is_the_largest_cause_and_the_second_its_culprit() {
         // Others want the CPUs, too.
         let next = at("next: ");
         assert!(
-            next > at("was waited for a CPU") && text[next..].contains("runqlat -p "),
+            next > at("was spent waiting for a CPU") && text[next..].contains("runqlat -p "),
             "{text}"
         );
         return;
     }
-    let first = at("was waited for Rust lock ");
+    let first = at("was spent waiting for Rust lock ");
     let second = at("sleep_with_the_lock");
     assert!(
         at("take_the_lock") > first && second > at("take_the_lock"),

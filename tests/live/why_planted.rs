@@ -243,9 +243,9 @@ fn a_slow_peer_is_named_beside_page_faults_of_a_group_short_of_memory() {
     let lacked = kind_ns(&report, "run-queue");
     assert_share(&report, "lacked", lacked, number(&told, "lack_ns"));
     let causes = [
-        ("fault_ns", "was waited in page faults in touch"),
-        ("socket_ns", "was waited on sockets in await_peer"),
-        ("lack_ns", "was waited for a CPU"),
+        ("fault_ns", "was spent waiting in page faults in touch"),
+        ("socket_ns", "was spent waiting on sockets in await_peer"),
+        ("lack_ns", "was spent waiting for a CPU"),
         ("compute_ns", "went by on CPUs"),
     ];
     let largest = causes.iter().max_by_key(|(field, _)| number(&told, field));
@@ -273,7 +273,7 @@ fn a_quota_that_is_used_up_is_named_beside_a_slow_peer() {
     let named = only(&report, "quotas");
     assert_eq!(named["cgroup"], path, "{named}");
     assert_within("periods", number(named, "used_up"), 10..=most, named);
-    for words in ["was waited for CPU quota", &path] {
+    for words in ["was spent waiting for CPU quota", &path] {
         assert!(answer.contains(words), "{words}: {answer}");
     }
 }

@@ -105,10 +105,10 @@ fn costliest(account: &Account, line: &Line) -> Vec<String> {
     ];
     parts.push(match line.kind {
         ON_CPU => "went by on CPUs".to_owned(),
-        RUN_QUEUE => "was waited for a CPU".to_owned(),
+        RUN_QUEUE => "was spent waiting for a CPU".to_owned(),
         kind => match &line.lock {
-            Some(lock) => format!("was waited for {}", lock.in_sentence()),
-            None => format!("was waited {}", for_what(kind)),
+            Some(lock) => format!("was spent waiting for {}", lock.in_sentence()),
+            None => format!("was spent waiting {}", for_what(kind)),
         },
     });
     parts.extend(

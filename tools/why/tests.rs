@@ -101,14 +101,14 @@ fn the_largest_line_and_its_culprit_are_said() {
     let text = said(&account(vec![futex, cpu]));
     for words in [
         "80% idle",
-        "most of the rest, 75% (300 ms), was waited for locks or condition variables in get",
+        "most of the rest, 75% (300 ms), was spent waiting for locks or condition variables in get",
         "keeper 9 ended 60% of that in put",
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
     // Sleep by choice costs nothing, however long.
     let slept = account(vec![line(SLEEP, 1_500, &[]), line("pipe", 20, &put)]);
-    assert!(said(&slept).contains("100% (20.0 ms), was waited on pipes"));
+    assert!(said(&slept).contains("100% (20.0 ms), was spent waiting on pipes"));
     let functions = [("f", 10), ("g", 5), ("h", 95)].map(|(name, n)| (of_function(name), n));
     let text = said(&account(vec![line(ON_CPU, 900, &functions[..1])]));
     assert!(
@@ -339,11 +339,11 @@ fn a_childs_own_time_goes_before_its_parents_wait() {
     let child = [(program("cc1", 9), 100)];
     let lines = || vec![line("wait", 90, &child), line("pipe", 60, &[])];
     let mut account = account(lines());
-    assert!(said(&account).contains("60% (90.0 ms), was waited for a child"));
+    assert!(said(&account).contains("60% (90.0 ms), was spent waiting for a child"));
     account.programs.push(("cc1".into(), 9));
-    assert!(said(&account).contains("40% (60.0 ms), was waited on pipes"));
+    assert!(said(&account).contains("40% (60.0 ms), was spent waiting on pipes"));
     account.lines.retain(|line| line.kind != "pipe");
-    assert!(said(&account).contains("100% (90.0 ms), was waited for a child"));
+    assert!(said(&account).contains("100% (90.0 ms), was spent waiting for a child"));
 }
 
 /// A timer ended it, and whose child it was is not told; another process is one.
@@ -353,9 +353,9 @@ fn a_wait_for_a_child_that_no_child_ended_goes_behind_other_processes() {
         line("wait", 90, &[(Culprit::Interrupt, 100)]),
         line("pipe", 60, &[]),
     ]);
-    assert!(said(&account).contains("60% (90.0 ms), was waited for a child"));
+    assert!(said(&account).contains("60% (90.0 ms), was spent waiting for a child"));
     account.programs.push(("cc1".into(), 9));
-    assert!(said(&account).contains("40% (60.0 ms), was waited on pipes"));
+    assert!(said(&account).contains("40% (60.0 ms), was spent waiting on pipes"));
 }
 
 #[test]
