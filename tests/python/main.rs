@@ -1,0 +1,131 @@
+//! Python's frames as read from outside, held to what the interpreter itself says of them.
+
+mod interpreters;
+mod program;
+
+use std::collections::BTreeMap;
+
+use interpreters::{Interpreter, all};
+use program::{Said, Standing};
+use python::{Code, End, Runtime, Stack, walk};
+
+/// More than the program's deepest thread has.
+const MOST: usize = 4000;
+
+/// Functions that C code calls in the program, in every version.
+const FROM_C: [&str; 4] = ["called_from_c", "key_from_c", "_bootstrap", "<module>"];
+/// Functions there and what they call plainly: from 3.11 on without any C code between.
+const PLAIN: [(&str, &str); 6] = [
+    ("called_from_c", "stand"),
+    ("in_handlers", "stand"),
+    ("generator", "stand"),
+    ("deep", "deep"),
+    ("größe", "имя"),
+    ("_bootstrap", "_bootstrap_inner"),
+];
+
+fn stacks(standing: &Standing) -> (Runtime, BTreeMap<u64, Stack>) {
+    let runtime = Runtime::find(standing)
+        .expect("a known one")
+        .expect("an interpreter");
+    let threads = runtime.threads(standing);
+    let bound = threads
+        .iter()
+        .filter(|thread| runtime.is_bound(standing, thread));
+    let stacks = bound.map(|thread| {
+        let tid = thread.tid.unwrap_or_else(|| standing.tid_of(thread.block));
+        (tid, walk(standing, &runtime, thread.state, MOST))
+    });
+    let stacks = stacks.collect();
+    (runtime, stacks)
+}
+
+/// The functions' frames, as the program says them.
+fn read(standing: &Standing, runtime: &Runtime, stack: &Stack) -> Vec<Said> {
+    let mut codes: BTreeMap<u64, Code> = BTreeMap::new();
+    let frames = stack.frames.iter().filter_map(|frame| {
+        let code = codes
+            .entry(frame.code)
+            .or_insert_with(|| Code::read(standing, runtime, frame.code).expect("a code object"));
+        assert_eq!(code.checksum, frame.checksum(), "{}", code.name);
+        (!code.is_internal).then(|| Said {
+            code: frame.code,
+            name: code.name.clone(),
+            file: code.file.clone(),
+            first_line: code.first_line.into(),
+            line: code.line(frame.instruction()).map(u64::from),
+        })
+    });
+    frames.collect()
+}
+
+fn check(interpreter: &Interpreter) {
+    let standing = Standing::start(interpreter);
+    let said = standing.ask();
+    let (runtime, stacks) = stacks(&standing);
+    assert!(
+        interpreter
+            .version
+            .starts_with(&runtime.version.to_string()),
+        "{runtime:?}"
+    );
+    assert_eq!(said.len(), program::THREADS);
+    for (tid, said) in &said {
+        let stack = stacks.get(tid).expect("the thread");
+        assert!(matches!(stack.end, End::Root), "{:?}", stack.end);
+        let read = read(&standing, &runtime, stack);
+        for (read, said) in read.iter().zip(said) {
+            assert_eq!(read, said);
+        }
+        assert_eq!(read.len(), said.len());
+        check_entries(&standing, &runtime, stack);
+    }
+    assert!(said.values().any(|frames| frames.len() > 3000));
+    assert_eq!(standing.ask(), said, "they stood still");
+}
+
+/// Marks of the frames that C code called, by the names that the program gives such functions.
+fn check_entries(standing: &Standing, runtime: &Runtime, stack: &Stack) {
+    let mut calling: Option<String> = None;
+    let mut plain = 0;
+    for frame in stack.frames.iter().rev() {
+        let code = Code::read(standing, runtime, frame.code).expect("a code object");
+        let name = code.name.rsplit('.').next().expect("a part").to_owned();
+        let is_plain = |(caller, called): &(&str, &str)| {
+            calling.as_deref() == Some(*caller) && name == *called
+        };
+        if FROM_C.contains(&name.as_str()) || runtime.version.minor < 11 {
+            assert!(frame.is_entry(), "{}", code.name);
+        } else if PLAIN.iter().any(is_plain) {
+            plain += 1;
+            assert!(!frame.is_entry(), "{}", code.name);
+        }
+        calling = Some(name);
+    }
+    assert!(plain > 0 || runtime.version.minor < 11);
+}
+
+#[test]
+fn frames_are_those_that_the_interpreter_says() {
+    for interpreter in all() {
+        println!("{}", interpreter.words.join(" "));
+        check(&interpreter);
+    }
+}
+
+#[test]
+fn a_walk_is_cut_where_it_is_told_to() {
+    let interpreter = &all()[0];
+    let standing = Standing::start(interpreter);
+    standing.ask();
+    let (runtime, _) = stacks(&standing);
+    let threads = runtime.threads(&standing);
+    let cut = threads
+        .iter()
+        .map(|thread| walk(&standing, &runtime, thread.state, 128));
+    let cut: Vec<Stack> = cut
+        .filter(|stack| matches!(stack.end, End::TooDeep))
+        .collect();
+    assert_eq!(cut.len(), 1, "one thread is deeper");
+    assert_eq!(cut[0].frames.len(), 128);
+}

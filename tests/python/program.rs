@@ -1,0 +1,130 @@
+//! The program whose threads stand still, seen from outside.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::Arc;
+
+use python::{Binary, Mapping, Memory, Process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::interpreters::Interpreter;
+
+/// Threads that the program starts.
+pub(crate) const THREADS: usize = 16;
+
+/// A frame as the program says it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) code: u64,
+    pub(crate) name: String,
+    pub(crate) file: String,
+    pub(crate) first_line: u64,
+    pub(crate) line: Option<u64>,
+}
+
+/// The program.
+pub(crate) struct Standing {
+    child: Child,
+    pipes: RefCell<(ChildStdin, BufReader<ChildStdout>)>,
+    memory: File,
+    _modules: TempDir,
+}
+
+impl Standing {
+    pub(crate) fn start(interpreter: &Interpreter) -> Self {
+        let modules = tempfile::tempdir().expect("a directory");
+        let module = "import __main__\n__main__.stand()\n";
+        fs::write(modules.path().join("usekit_stands.py"), module).expect("a file");
+        let script =
+            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/python/program.py");
+        let mut command = interpreter.command();
+        command.arg(script).arg(modules.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let (input, output) = pipes.expect("they are piped");
+        Self {
+            memory: File::open(format!("/proc/{}/mem", child.id())).expect("a child"),
+            pipes: RefCell::new((input, BufReader::new(output))),
+            child,
+            _modules: modules,
+        }
+    }
+
+    /// The frames of its threads, by the threads' numbers: the answer comes when all stand.
+    pub(crate) fn ask(&self) -> BTreeMap<u64, Vec<Said>> {
+        let mut pipes = self.pipes.borrow_mut();
+        writeln!(pipes.0).expect("it listens");
+        let mut line = String::new();
+        pipes.1.read_line(&mut line).expect("an answer");
+        let said: BTreeMap<String, Value> = serde_json::from_str(&line).expect("JSON");
+        let threads = said.into_iter().map(|(tid, frames)| {
+            let frames = frames.as_array().expect("a list").iter().map(frame);
+            (tid.parse().expect("a number"), frames.collect())
+        });
+        threads.collect()
+    }
+
+    /// The thread whose block is at this address: what its FS register points to.
+    pub(crate) fn tid_of(&self, block: u64) -> u64 {
+        // glibc has the number there.
+        let mut bytes = [0; 4];
+        self.memory
+            .read_exact_at(&mut bytes, block + 0x2d0)
+            .expect("a thread");
+        u32::from_le_bytes(bytes).into()
+    }
+}
+
+fn frame(frame: &Value) -> Said {
+    let text = |index: usize| frame[index].as_str().expect("text").to_owned();
+    Said {
+        code: frame[0].as_u64().expect("an address"),
+        name: text(1),
+        file: text(2),
+        first_line: frame[3].as_u64().expect("a line"),
+        line: frame[4].as_u64(),
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Memory for Standing {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        assert!(buffer.len() <= 4096);
+        self.memory.read_at(buffer, address)
+    }
+}
+
+impl Process for Standing {
+    fn mappings(&self) -> Vec<Mapping> {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.child.id())).expect("a child");
+        let number = |text: &str| u64::from_str_radix(text, 16).expect("a number");
+        let mappings = maps.lines().filter_map(|line| {
+            let path = line.find('/').map(|at| &line[at..])?;
+            let mut words = line.split(' ');
+            let (start, end) = words.next()?.split_once('-')?;
+            Some(Mapping {
+                path: path.into(),
+                range: number(start)..number(end),
+                offset: number(words.nth(1)?),
+            })
+        });
+        mappings.collect()
+    }
+
+    fn binary(&self, mapping: &Mapping) -> Option<Arc<Binary>> {
+        Binary::read(&File::open(&mapping.path).ok()?).map(Arc::new)
+    }
+}
