@@ -14,6 +14,7 @@ mod processes;
 mod publish;
 mod queue;
 mod rules;
+mod settings;
 mod tables;
 mod words;
 
@@ -22,16 +23,15 @@ use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use clap::ValueEnum;
 use host::descriptors;
 use host::procs;
-use libbpf_rs::MapHandle;
 use profile::losses::Losses;
 use symbols::mappings::Backing;
 use symbols::{Executable, Symbolizer};
 use unwind::Rule;
 
 pub use outside::Registers;
+pub use settings::{Maps, Method, Wanted};
 
 use files::Files;
 use maker::{Made, Maker};
@@ -39,39 +39,6 @@ use processes::{Listed, Processes};
 use rules::Rules;
 use tables::{Module, Tables, Taken, rule_at};
 use words::Words;
-
-/// `--unwind`; the values of the BPF side's `enum unwind_mode`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Method {
-    /// By the tables of .eh_frame; by frame pointers where there is none
-    #[default]
-    Auto = 0,
-    /// By frame pointers only
-    Fp = 1,
-    /// By tables only
-    Cfi = 2,
-}
-
-/// The BPF side's maps.
-pub struct Maps {
-    /// `unwind_chunks`
-    pub chunks: MapHandle,
-    /// `unwind_rules`
-    pub rules: MapHandle,
-    /// `unwind_processes`
-    pub processes: MapHandle,
-    /// `unwind_files`
-    pub files: MapHandle,
-}
-
-/// Whose tables are kept.
-#[derive(Clone, Debug)]
-pub struct Wanted {
-    /// From the start.
-    pub at_start: Vec<u32>,
-    /// Also of every process that maps anything later; else only of those whose stacks are seen.
-    pub later: bool,
-}
 
 /// Tables that nobody has mapped any more are kept as long as all of them take no more bytes: the next process of a busy
 /// shell script maps them again.
