@@ -33,6 +33,7 @@ use unwind::Rule;
 pub use outside::Registers;
 pub use settings::{Maps, Method, Wanted};
 
+use crate::interpreters::Pythons;
 use files::Files;
 use maker::{Made, Maker};
 use processes::{Listed, Processes};
@@ -66,6 +67,7 @@ pub struct Unwinder {
     postponed: HashSet<u32>,
     processes: Processes,
     files: Files,
+    pub(crate) pythons: Pythons,
 }
 
 /// What is known of a file.
@@ -105,6 +107,7 @@ impl Unwinder {
             postponed: HashSet::new(),
             processes: Processes::new(maps.processes),
             files: Files::new(maps.files),
+            pythons: Pythons::new(maps.pythons),
         })
     }
 
@@ -143,6 +146,9 @@ impl Unwinder {
             if self.later || self.is_followed(tgid) {
                 self.refresh(tgid, symbolizer);
             }
+        }
+        for tgid in self.pythons.due() {
+            self.refresh(tgid, symbolizer);
         }
         while let Some(made) = self.maker.take() {
             self.add(made, symbolizer);
@@ -232,6 +238,7 @@ impl Unwinder {
     fn refresh(&mut self, tgid: u32, symbolizer: &mut Symbolizer) {
         let Some(start_stack) = procs::stack_start(tgid) else {
             self.processes.forget(tgid, &mut self.words);
+            self.pythons.forget(tgid);
             self.followed.remove(&tgid);
             return;
         };
@@ -239,12 +246,15 @@ impl Unwinder {
         let Some(executables) = symbolizer.executables(tgid) else {
             return;
         };
+        self.pythons
+            .look((tgid, start_stack), &executables, symbolizer);
+        let python = self.pythons.number(tgid);
         let listed = executables
             .iter()
             .filter_map(|executable| self.list(tgid, executable, symbolizer))
             .collect();
         self.processes
-            .publish(tgid, start_stack, listed, &mut self.words);
+            .publish(tgid, start_stack, listed, python, &mut self.words);
     }
 
     fn list(

@@ -25,6 +25,8 @@ pub struct Maps {
     pub processes: MapHandle,
     /// `unwind_files`
     pub files: MapHandle,
+    /// `pythons`
+    pub pythons: MapHandle,
 }
 
 /// Whose tables are kept.
