@@ -185,7 +185,9 @@ def _𐌀():
     return renamed()
 def renamed():
     stand()
-renamed.__code__ = renamed.__code__.replace(**{{name: "\\x1b[31m;\\n" for name in ("co_name", "co_qualname") if hasattr(renamed.__code__, name)}})
+code = renamed.__code__
+names = [name for name in ("co_name", "co_qualname") if hasattr(code, name)]
+renamed.__code__ = code.replace(**{{name: "\\x1b[31m;\\n" for name in names}})
 """
 
 

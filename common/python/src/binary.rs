@@ -11,17 +11,18 @@ use crate::version::Version;
 /// What an interpreter's file says, in ELF addresses.
 #[derive(Clone, Debug)]
 pub struct Binary {
-    pub(crate) loads: Vec<Load>,
+    /// The segments.
+    pub loads: Vec<Load>,
     /// The version, if the file has it as a number (from 3.11 on).
-    pub(crate) version: Option<Version>,
+    pub version: Option<Version>,
     /// `_PyRuntime`.
-    pub(crate) runtime: u64,
+    pub runtime: u64,
     /// `PyCode_Type`, if it is exported.
-    pub(crate) code_type: Option<u64>,
+    pub code_type: Option<u64>,
     /// `PyFrame_Type`, if it is exported.
-    pub(crate) frame_type: Option<u64>,
+    pub frame_type: Option<u64>,
     /// The loop and its parts.
-    pub(crate) loops: Vec<Range<u64>>,
+    pub loops: Vec<Range<u64>>,
 }
 
 impl Binary {

@@ -102,6 +102,7 @@ pub(crate) fn read(
     let argument_count = offset(groups.code + 6)?;
     let is_known = argument_count == layout.checksum + 4
         && layout.ascii == known.ascii
+        && layout.thread_span() <= 1024
         && layout.frame_span() <= 256
         && layout.code_span() <= 1024;
     is_known.then_some(layout).ok_or(other("an offset"))

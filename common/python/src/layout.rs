@@ -114,7 +114,7 @@ const HEAD: u16 = 16 + 8 + 8 + 8;
 
 impl Layout {
     /// The numbers of a version, as long as the interpreter says no others. `None`: unknown.
-    pub(crate) fn of(version: Version) -> Option<Self> {
+    pub fn of(version: Version) -> Option<Self> {
         Some(match version.minor {
             8 => Self {
                 interpreters: 32,
@@ -246,6 +246,17 @@ impl Layout {
         let words = [self.code, self.previous, self.instruction];
         let words = words.map(usize::from).into_iter().fold(0, usize::max) + 8;
         words.max(usize::from(mark) + 1)
+    }
+
+    /// Bytes of a thread state up to the last field that is looked at, the address of its frame left out.
+    pub(crate) fn thread_span(&self) -> usize {
+        let native = if self.native_thread_id == NONE {
+            0
+        } else {
+            self.native_thread_id
+        };
+        let fields = [self.thread_id, native, self.next_thread];
+        fields.map(usize::from).into_iter().fold(0, usize::max) + 8
     }
 
     /// Bytes of a code object up to its instructions, or up to the last field that is looked at if that is behind.

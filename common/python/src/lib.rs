@@ -28,4 +28,6 @@ pub use version::Version;
 pub use walk::{End, Frame, Stack, walk};
 
 #[cfg(test)]
+mod crafted;
+#[cfg(test)]
 mod fake;

@@ -18,7 +18,7 @@ const MAX_ENTRIES: usize = 32;
 const MAX_NAME: usize = 24;
 
 /// Members of a code object and where the layout has them.
-fn expected(layout: &Layout) -> [(&'static str, u16); 7] {
+pub(crate) fn expected(layout: &Layout) -> [(&'static str, u16); 7] {
     let lines = match layout.positions {
         crate::Positions::Steps => "co_lnotab",
         crate::Positions::Ranges | crate::Positions::Locations => "co_linetable",
