@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use interpreters::{Interpreter, all};
 use outside::Outside;
 use program::{Said, Standing};
-use python::{Code, End, Runtime, Stack, walk};
+use python::{Code, End, Gil, Runtime, Stack, Thread, walk};
 
 /// More than the program's deepest thread has.
 const MOST: usize = 4000;
@@ -26,10 +26,13 @@ const PLAIN: [(&str, &str); 6] = [
     ("_bootstrap", "_bootstrap_inner"),
 ];
 
+fn found(outside: &Outside) -> Runtime {
+    let found = Runtime::find(outside).expect("a known one");
+    found.expect("an interpreter")
+}
+
 fn stacks(outside: &Outside) -> (Runtime, BTreeMap<u64, Stack>) {
-    let runtime = Runtime::find(outside)
-        .expect("a known one")
-        .expect("an interpreter");
+    let runtime = found(outside);
     let threads = runtime.threads(outside);
     let bound = threads
         .iter()
@@ -130,4 +133,44 @@ fn a_walk_is_cut_where_it_is_told_to() {
         .collect();
     assert_eq!(cut.len(), 1, "one thread is deeper");
     assert_eq!(cut[0].frames.len(), 128);
+}
+
+/// Whoever prints a line has let go of the lock for that: it takes it again some time after the line is there.
+#[test]
+fn the_global_lock_is_held_by_who_says_so() {
+    for interpreter in all() {
+        let standing = Standing::start(&interpreter);
+        standing.ask();
+        let outside = &standing.outside;
+        let runtime = found(outside);
+        let gil = |interpreter| runtime.gil(outside, interpreter).expect("a lock");
+        let threads = runtime.threads(outside);
+        let holds = standing.hold();
+        let tid = |thread: &Thread| thread.tid.unwrap_or_else(|| outside.tid_of(thread.block));
+        let holder = threads
+            .iter()
+            .find(|thread| tid(thread) == holds)
+            .expect("a thread");
+        let held = eventually(|| Some(gil(holder.interpreter)).filter(|gil| gil.is_locked));
+        assert_eq!(held.holder, holder.state, "{}", interpreter.version);
+        standing.release();
+        let free = eventually(|| Some(gil(holder.interpreter)).filter(|gil| !gil.is_locked));
+        assert_eq!(
+            free,
+            Gil {
+                is_locked: false,
+                ..held
+            }
+        );
+    }
+}
+
+/// What comes to be in the end.
+fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        std::thread::yield_now();
+    }
 }

@@ -55,6 +55,21 @@ impl Standing {
         }
     }
 
+    /// Has the first thread keep the interpreter's lock; gives the thread's number. It lets go of it for ever after `release`.
+    pub(crate) fn hold(&self) -> u64 {
+        let mut pipes = self.pipes.borrow_mut();
+        writeln!(pipes.0, "hold").expect("it listens");
+        let mut line = String::new();
+        pipes.1.read_line(&mut line).expect("an answer");
+        line.trim().parse().expect("a number")
+    }
+
+    /// Ends that.
+    pub(crate) fn release(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::USR1).expect("a child");
+    }
+
     /// The frames of its threads, by the threads' numbers: the answer comes when all stand.
     pub(crate) fn ask(&self) -> BTreeMap<u64, Vec<Said>> {
         let mut pipes = self.pipes.borrow_mut();

@@ -28,6 +28,7 @@ pub(crate) const CODE: u64 = BASE + 0x6000;
 pub(crate) const NAME: u64 = BASE + 0x6200;
 pub(crate) const FILE: u64 = BASE + 0x6400;
 pub(crate) const LINES: u64 = BASE + 0x6600;
+const LOCK: u64 = BASE + 0x6700;
 const SIZE: usize = 0x6800;
 const KEY: u64 = 3;
 
@@ -96,6 +97,10 @@ impl Fake {
             layout.interpreters,
             layout.next_interpreter,
             layout.threads,
+            layout.lock,
+            0,
+            16,
+            8,
             layout.next_thread,
             layout.frame,
             layout.thread_id,
@@ -124,6 +129,14 @@ impl Fake {
         self.half(RUNTIME, layout.key + 4, KEY as u32);
         self.set(RUNTIME, layout.interpreters, INTERPRETER);
         self.set(INTERPRETER, layout.threads, STATE);
+        let lock = if layout.lock_is_in_runtime {
+            RUNTIME + u64::from(layout.lock)
+        } else {
+            self.set(INTERPRETER, layout.lock, LOCK);
+            LOCK
+        };
+        self.set(lock, 8, STATE);
+        self.set(lock, 16, 1);
         self.set(STATE, layout.thread_id, BLOCK);
         if layout.native_thread_id != NONE {
             self.set(STATE, layout.native_thread_id, 77);
@@ -200,14 +213,15 @@ impl Fake {
 }
 
 /// Groups of the table and fields in them, in words, in the order of the values above.
-const PLACES_3_13: [(u16, u16); 19] = places([3, 6, 9, 19, 28, 34, 44, 67]);
-const PLACES_3_14: [(u16, u16); 19] = places([3, 6, 9, 22, 31, 39, 50, 77]);
+const PLACES_3_13: [(u16, u16); 23] = places([3, 6, 9, 14, 19, 28, 34, 44, 67]);
+const PLACES_3_14: [(u16, u16); 23] = places([3, 6, 9, 15, 22, 31, 39, 50, 77]);
 
-const fn places(groups: [u16; 8]) -> [(u16, u16); 19] {
+const fn places(groups: [u16; 9]) -> [(u16, u16); 23] {
     let [
         runtime,
         interpreter,
         head,
+        lock,
         thread,
         frame,
         code,
@@ -218,6 +232,10 @@ const fn places(groups: [u16; 8]) -> [(u16, u16); 19] {
         (runtime, 2),
         (interpreter, 2),
         (head, 0),
+        (lock, 0),
+        (lock, 1),
+        (lock, 3),
+        (lock, 4),
         (thread, 2),
         (thread, 4),
         (thread, 5),

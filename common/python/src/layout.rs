@@ -105,6 +105,10 @@ pub struct Layout {
     pub threads: u16,
     /// In the runtime: whether the key of thread states is valid (four bytes), and the key.
     pub key: u16,
+    /// In the runtime, or in an interpreter: the lock that all threads take turns with, or its address.
+    pub lock: u16,
+    /// Whether the runtime has the lock itself (before 3.12), else the interpreter has its address.
+    pub lock_is_in_runtime: bool,
     /// Bytes of a frame object without its variables, as its type has it. [`NONE`]: nobody knows.
     pub frame_bytes: u16,
 }
@@ -119,6 +123,7 @@ impl Layout {
             8 => Self {
                 interpreters: 32,
                 key: 1392,
+                lock: 1152,
                 ..BEFORE_3_11
             },
             9 => BEFORE_3_11,
@@ -167,6 +172,8 @@ const BEFORE_3_11: Layout = Layout {
     next_interpreter: 0,
     threads: 8,
     key: 584,
+    lock: 352,
+    lock_is_in_runtime: true,
     frame_bytes: 368,
 };
 
@@ -192,6 +199,7 @@ const V3_11: Layout = Layout {
     interpreters: 40,
     threads: 16,
     key: 592,
+    lock: 360,
     frame_bytes: 120,
     ..BEFORE_3_11
 };
@@ -212,6 +220,8 @@ const V3_12: Layout = Layout {
     wide: HEAD + 16,
     threads: 72,
     key: 1544,
+    lock: 384,
+    lock_is_in_runtime: false,
     ..V3_11
 };
 
@@ -225,6 +235,7 @@ const V3_13: Layout = Layout {
     next_interpreter: 7264,
     threads: 7344,
     key: 2160,
+    lock: 16,
     frame_bytes: NONE,
     ..V3_12
 };

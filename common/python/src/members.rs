@@ -85,7 +85,7 @@ pub(crate) fn check(
         let is_it = |(name, _): &(&str, u16)| name.as_bytes() == &bytes[..length];
         if let Some(found) = left.iter().position(is_it) {
             let (name, offset) = left.swap_remove(found);
-            if half_in(&entry, OFFSET) != offset.into() {
+            if half_in(&entry, OFFSET) != u32::from(offset) {
                 return Err(other(name));
             }
         }
