@@ -2,8 +2,7 @@
 //!
 //! The table's own layout is another one in each minor version, so its version word is looked at first.
 
-use crate::gil;
-use crate::layout::Layout;
+use crate::layout::{HOLDER, IS_LOCKED, Layout};
 use crate::memory::{Memory, fill, word_in};
 use crate::refusal::Refusal;
 use crate::version::Version;
@@ -107,7 +106,7 @@ pub(crate) fn read(
     let lock = offset(groups.lock + 1)?;
     let holder = offset(groups.lock + 4)?.wrapping_sub(lock);
     let is_locked = offset(groups.lock + 3)?.wrapping_sub(lock);
-    if (holder, is_locked) != (gil::HOLDER, gil::IS_LOCKED) {
+    if (holder, is_locked) != (HOLDER, IS_LOCKED) {
         return Err(other("the global lock"));
     }
     // What the table does not have is in known places behind what it has.

@@ -1,11 +1,9 @@
 //! The lock that the threads of an interpreter take turns with.
 
+use crate::layout::{HOLDER, IS_LOCKED};
 use crate::memory::{Memory, Unread, fill, half_in, word, word_in};
 use crate::runtime::Runtime;
 
-/// Places in the lock, in every version: the thread state that has or had it, and whether it has it.
-pub(crate) const HOLDER: u16 = 8;
-pub(crate) const IS_LOCKED: u16 = 16;
 /// Bytes of the lock, in every version, on Linux: a condition and a mutex each for those that wait for it and those that hand it over.
 const BYTES: u64 = 208;
 

@@ -8,6 +8,10 @@ use crate::version::Version;
 /// Offset of a field that the version does not have.
 pub const NONE: u16 = u16::MAX;
 
+/// Places in the global lock, in every version: the thread state that has or had it, and whether it has it.
+pub(crate) const HOLDER: u16 = 8;
+pub(crate) const IS_LOCKED: u16 = 16;
+
 /// Forms of the place in the code that a frame is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
