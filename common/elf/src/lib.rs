@@ -27,7 +27,7 @@ pub use minidebug::unpacks_within;
 pub use needed::needed;
 pub use parts::parts;
 pub use source::{Limits, Pieces, Source, read};
-pub use symbols::{Symbol, symbols};
+pub use symbols::{Symbol, dynamic_symbols, symbols};
 pub use variables::{Found, Variables};
 
 /// Longest name of a function, bytes: C++ names of heavy templates reach 10 KiB; a file may claim megabytes.

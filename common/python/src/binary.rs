@@ -35,9 +35,14 @@ impl Binary {
             "PyCode_Type",
             "PyFrame_Type",
         ];
-        let [runtime, main_loop, version, code_type, frame_type] = elf::symbols(file, names)?;
-        let (runtime, main_loop) = (runtime?, main_loop?);
         let headers = Headers::read(file)?;
+        // An interpreter exports its functions to the modules that it loads, unless it loads none. Other programs may have a million symbols.
+        let found = match headers.dynamic {
+            Some(_) => elf::dynamic_symbols(file, names),
+            None => elf::symbols(file, names),
+        };
+        let [runtime, main_loop, version, code_type, frame_type] = found?;
+        let (runtime, main_loop) = (runtime?, main_loop?);
         let main_loop = main_loop.address..main_loop.address.checked_add(main_loop.size)?;
         let mut loops = elf::parts(file, &headers, &main_loop);
         loops.insert(0, main_loop);
