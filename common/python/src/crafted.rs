@@ -1,11 +1,14 @@
 //! Interpreters that nobody built: what is read of them is bounded, or refused.
 
+use std::cell::Cell;
+use std::io;
+
 use crate::fake::{
     BASE, BLOCK, CODE, CODE_TYPE, FILE, FRAME, FRAMES, Fake, INTERPRETER, LINES, NAME, RUNTIME,
     STATE,
 };
 use crate::layout::Entries;
-use crate::memory::Unread;
+use crate::memory::{Memory, Unread};
 use crate::{Code, End, Refusal, Runtime, Version, walk};
 
 const MINORS: [u8; 7] = [8, 9, 10, 11, 12, 13, 14];
@@ -248,5 +251,53 @@ fn the_fuzzers_corpus_holds_sound_ones() {
             kept == [&[minor], &Fake::new(minor).bytes[..]].concat(),
             "3.{minor}"
         );
+    }
+}
+
+/// Memory of which four bytes are others whenever they are read.
+struct Changing<'a> {
+    fake: &'a Fake,
+    address: u64,
+    reads: Cell<u32>,
+}
+
+impl Memory for Changing<'_> {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.fake.read(address, buffer)?;
+        for (byte, at) in buffer[..length].iter_mut().zip(address..) {
+            if let Some(index) = at.checked_sub(self.address).filter(|index| *index < 4) {
+                *byte ^= self.reads.get().to_le_bytes()[index as usize];
+            }
+        }
+        self.reads.set(self.reads.get() + 1);
+        Ok(length)
+    }
+}
+
+#[test]
+fn code_that_runs_is_told_from_code_that_is_replaced() {
+    for fake in MINORS.map(Fake::new) {
+        let (runtime, layout) = (found(&fake), fake.layout);
+        let pointers = [layout.object_type, layout.name, layout.file, layout.lines];
+        for offset in (0..layout.instructions).step_by(4) {
+            let address = CODE + u64::from(offset);
+            let memory = Changing {
+                fake: &fake,
+                address,
+                reads: Cell::new(0),
+            };
+            let read = Code::read(&memory, &runtime, CODE);
+            let is_summed = (layout.checksum..layout.checksum + 28).contains(&offset);
+            let is_followed = pointers
+                .iter()
+                .any(|pointer| [0, 4].contains(&(offset.wrapping_sub(*pointer))));
+            // The interpreter counts calls, keeps what it has learned, and so on, in all others.
+            assert_eq!(
+                read.is_ok(),
+                !is_summed && !is_followed,
+                "{} {offset}",
+                fake.version
+            );
+        }
     }
 }
