@@ -1,6 +1,7 @@
 //! Python's frames as read from outside, held to what the interpreter itself says of them.
 
 mod interpreters;
+mod native;
 mod outside;
 mod program;
 
@@ -133,6 +134,34 @@ fn a_walk_is_cut_where_it_is_told_to() {
         .collect();
     assert_eq!(cut.len(), 1, "one thread is deeper");
     assert_eq!(cut[0].frames.len(), 128);
+}
+
+/// Each native frame of the loop, or of a part that the compiler moved away, has one entry frame.
+#[test]
+fn entry_frames_are_as_many_as_native_frames_of_the_loop() {
+    for interpreter in all() {
+        let standing = Standing::start(&interpreter);
+        standing.ask();
+        let (runtime, stacks) = stacks(&standing.outside);
+        let native = native::stacks(&interpreter, &standing.outside);
+        let is_in_loop = |address: &&u64| {
+            let call = address.wrapping_sub(1);
+            runtime.loops.iter().any(|range| range.contains(&call))
+        };
+        let mut compared = 0;
+        for (tid, stack) in &stacks {
+            let native = &native[tid];
+            // The deep one.
+            if stack.frames.len() > native::MOST {
+                continue;
+            }
+            compared += 1;
+            let entries = stack.frames.iter().filter(|frame| frame.is_entry()).count();
+            let loops = native.iter().filter(is_in_loop).count();
+            assert_eq!(entries, loops, "{} {tid}: {native:x?}", interpreter.version);
+        }
+        assert!(compared >= program::THREADS, "{}", interpreter.version);
+    }
 }
 
 /// Whoever prints a line has let go of the lock for that: it takes it again some time after the line is there.

@@ -9,7 +9,7 @@ use python::{Binary, Mapping, Memory, Process};
 
 /// A process.
 pub(crate) struct Outside {
-    pid: u32,
+    pub(crate) pid: u32,
     memory: File,
 }
 
