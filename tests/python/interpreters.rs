@@ -40,8 +40,11 @@ impl Interpreter {
 /// The system's, those that `setup/python` finds or unpacks, and whatever `PYTHONS` names besides, between semicolons.
 pub(crate) fn all() -> Vec<Interpreter> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // Of target/debug/deps/python-NUMBER.
+    let program = std::env::current_exe().expect("this program");
+    let target = program.ancestors().nth(3).expect("a directory");
     let fetched = SERIES.map(|(series, directory)| {
-        let directory = root.join("target").join(directory);
+        let directory = target.join(directory);
         let mut script = Command::new(root.join("setup/python"));
         let words = output(script.arg(directory).args(series));
         words.lines().map(str::to_owned).collect()
