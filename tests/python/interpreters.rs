@@ -3,6 +3,13 @@
 use std::path::Path;
 use std::process::Command;
 
+/// Series that are fetched, the one with the perf trampoline among them, and where below `target` they are.
+const SERIES: [(Option<&str>, &str); 3] = [
+    (Some("3.9"), "python-3.9"),
+    (None, "python"),
+    (Some("3.14"), "python-3.14"),
+];
+
 /// An interpreter, and what it says of its version.
 pub(crate) struct Interpreter {
     pub(crate) words: Vec<String>,
@@ -30,16 +37,24 @@ impl Interpreter {
     }
 }
 
-/// The system's, the one that `setup/python` finds or unpacks, and whatever `PYTHONS` names besides, between semicolons.
+/// The system's, those that `setup/python` finds or unpacks, and whatever `PYTHONS` names besides, between semicolons.
 pub(crate) fn all() -> Vec<Interpreter> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let fetched = output(Command::new(root.join("setup/python")).arg(root.join("target/python")));
-    let mut all = vec![vec!["/usr/bin/python3".to_owned()]];
-    all.push(fetched.lines().map(str::to_owned).collect());
+    // Of target/debug/deps/python-NUMBER.
+    let program = std::env::current_exe().expect("this program");
+    let target = program.ancestors().nth(3).expect("a directory");
+    let fetched = SERIES.map(|(series, directory)| {
+        let directory = target.join(directory);
+        let mut script = Command::new(root.join("setup/python"));
+        let words = output(script.arg(directory).args(series));
+        words.lines().map(str::to_owned).collect()
+    });
     let named = std::env::var("PYTHONS").unwrap_or_default();
     let named = named.split(';').filter(|words| !words.is_empty());
-    all.extend(named.map(|words| words.split(' ').map(str::to_owned).collect()));
-    all.into_iter().map(Interpreter::new).collect()
+    let named = named.map(|words| words.split(' ').map(str::to_owned).collect());
+    let system = vec!["/usr/bin/python3".to_owned()];
+    let all = [system].into_iter().chain(fetched).chain(named);
+    all.map(Interpreter::new).collect()
 }
 
 fn output(command: &mut Command) -> String {

@@ -3,6 +3,7 @@ is read, until the input ends."""
 
 import functools
 import json
+import signal
 import sys
 import threading
 
@@ -185,7 +186,9 @@ def _𐌀():
     return renamed()
 def renamed():
     stand()
-renamed.__code__ = renamed.__code__.replace(**{{name: "\\x1b[31m;\\n" for name in ("co_name", "co_qualname") if hasattr(renamed.__code__, name)}})
+code = renamed.__code__
+names = [name for name in ("co_name", "co_qualname") if hasattr(code, name)]
+renamed.__code__ = code.replace(**{{name: "\\x1b[31m;\\n" for name in names}})
 """
 
 
@@ -227,7 +230,15 @@ def main():
     last = stand.__code__.co_firstlineno + 2
     while len(standing) < len(threads) or any(frame.f_lineno != last for frame in list(standing.values())):
         pass
-    for _ in sys.stdin:
+    released = []
+    signal.signal(signal.SIGUSR1, lambda *_: released.append(None))
+    for line in sys.stdin:
+        if line == "hold\n":
+            # No other thread wants it: nobody takes it away.
+            print(threading.get_native_id(), flush=True)
+            while not released:
+                pass
+            continue
         said = {}
         all_frames = sys._current_frames()
         for thread in threads:

@@ -2,18 +2,16 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::FileExt;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::sync::Arc;
 
-use python::{Binary, Mapping, Memory, Process};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::interpreters::Interpreter;
+use super::outside::Outside;
 
 /// Threads that the program starts.
 pub(crate) const THREADS: usize = 16;
@@ -32,7 +30,7 @@ pub(crate) struct Said {
 pub(crate) struct Standing {
     child: Child,
     pipes: RefCell<(ChildStdin, BufReader<ChildStdout>)>,
-    memory: File,
+    pub(crate) outside: Outside,
     _modules: TempDir,
 }
 
@@ -50,11 +48,26 @@ impl Standing {
         let pipes = child.stdin.take().zip(child.stdout.take());
         let (input, output) = pipes.expect("they are piped");
         Self {
-            memory: File::open(format!("/proc/{}/mem", child.id())).expect("a child"),
+            outside: Outside::of(child.id()).expect("a child"),
             pipes: RefCell::new((input, BufReader::new(output))),
             child,
             _modules: modules,
         }
+    }
+
+    /// Has the first thread keep the interpreter's lock; gives the thread's number. It lets go of it for ever after `release`.
+    pub(crate) fn hold(&self) -> u64 {
+        let mut pipes = self.pipes.borrow_mut();
+        writeln!(pipes.0, "hold").expect("it listens");
+        let mut line = String::new();
+        pipes.1.read_line(&mut line).expect("an answer");
+        line.trim().parse().expect("a number")
+    }
+
+    /// Ends that.
+    pub(crate) fn release(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::USR1).expect("a child");
     }
 
     /// The frames of its threads, by the threads' numbers: the answer comes when all stand.
@@ -69,16 +82,6 @@ impl Standing {
             (tid.parse().expect("a number"), frames.collect())
         });
         threads.collect()
-    }
-
-    /// The thread whose block is at this address: what its FS register points to.
-    pub(crate) fn tid_of(&self, block: u64) -> u64 {
-        // glibc has the number there.
-        let mut bytes = [0; 4];
-        self.memory
-            .read_exact_at(&mut bytes, block + 0x2d0)
-            .expect("a thread");
-        u32::from_le_bytes(bytes).into()
     }
 }
 
@@ -97,34 +100,5 @@ impl Drop for Standing {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-impl Memory for Standing {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        assert!(buffer.len() <= 4096);
-        self.memory.read_at(buffer, address)
-    }
-}
-
-impl Process for Standing {
-    fn mappings(&self) -> Vec<Mapping> {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.child.id())).expect("a child");
-        let number = |text: &str| u64::from_str_radix(text, 16).expect("a number");
-        let mappings = maps.lines().filter_map(|line| {
-            let path = line.find('/').map(|at| &line[at..])?;
-            let mut words = line.split(' ');
-            let (start, end) = words.next()?.split_once('-')?;
-            Some(Mapping {
-                path: path.into(),
-                range: number(start)..number(end),
-                offset: number(words.nth(1)?),
-            })
-        });
-        mappings.collect()
-    }
-
-    fn binary(&self, mapping: &Mapping) -> Option<Arc<Binary>> {
-        Binary::read(&File::open(&mapping.path).ok()?).map(Arc::new)
     }
 }

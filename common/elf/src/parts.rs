@@ -1,6 +1,7 @@
 //! Parts of a function that the compiler moved away from it, where they have no name: the rarely taken branches (`.cold`).
 //!
-//! Nothing but a function's own part is jumped to from it and jumps back into the middle of it.
+//! A part is jumped to from the function and jumps back into the middle of it, which nothing else does. One that does not jump back is
+//! not found.
 
 use std::fs::File;
 use std::ops::Range;
@@ -88,6 +89,45 @@ mod tests {
         bytes.extend([0xe9, 0, 0]);
         let found: Vec<u64> = jumps_in(&bytes, 0x1000).collect();
         assert_eq!(found, [0x2000, 0xff0]);
+    }
+
+    /// A C compiler moves away what it is told to be cold; the symbol table says where to.
+    #[test]
+    fn a_functions_cold_part_is_found_without_its_name() {
+        const SOURCE: &str = "
+            __attribute__((cold, noipa)) int rare(int a) { return a + 1; }
+            int whole(int a);
+            __attribute__((noipa)) int split(int a, int *b) {
+                for (int i = 0; i < a; i++) {
+                    if (__builtin_expect(*b > 1000, 0))
+                        *b -= rare(*b) + rare(a);
+                    *b = whole(*b);
+                }
+                return *b * 3;
+            }
+            __attribute__((noipa)) int whole(int a) { return a * 5; }
+            int main(int argc, char **argv) { return split(argc, &argc) + whole(argc); }";
+        let directory = tempfile::tempdir().expect("a directory");
+        let (source, program) = (directory.path().join("a.c"), directory.path().join("a"));
+        std::fs::write(&source, SOURCE).expect("a file");
+        let mut compiler = std::process::Command::new("cc");
+        let compiler = compiler.args(["-O2", "-freorder-blocks-and-partition", "-o"]);
+        let compiled = compiler.arg(&program).arg(&source).status();
+        assert!(compiled.expect("a compiler").success());
+        let file = File::open(&program).expect("a program");
+        let names = ["split", "split.cold", "whole"];
+        let symbols = crate::symbols(&file, names).expect("a program");
+        let [split, cold, whole] = symbols.map(|symbol| {
+            let symbol = symbol.expect("a symbol");
+            symbol.address..symbol.address + symbol.size
+        });
+        let headers = Headers::read(&file).expect("an ELF file");
+        let [found] = &parts(&file, &headers, &split)[..] else {
+            panic!("one part");
+        };
+        assert_eq!(found.start, cold.start);
+        assert!(found.end >= cold.end);
+        assert_eq!(parts(&file, &headers, &whole), []);
     }
 
     #[test]

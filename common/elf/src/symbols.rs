@@ -18,6 +18,22 @@ pub struct Symbol {
 
 /// The symbols of these names, those for the dynamic linker before others. `None`: the file makes no sense, or is too large to search.
 pub fn symbols<const N: usize>(file: &File, names: [&str; N]) -> Option<[Option<Symbol>; N]> {
+    find(file, names, true)
+}
+
+/// The same among the symbols for the dynamic linker alone, of which programs have few: what others may link with, or load.
+pub fn dynamic_symbols<const N: usize>(
+    file: &File,
+    names: [&str; N],
+) -> Option<[Option<Symbol>; N]> {
+    find(file, names, false)
+}
+
+fn find<const N: usize>(
+    file: &File,
+    names: [&str; N],
+    in_all: bool,
+) -> Option<[Option<Symbol>; N]> {
     let pieces = Pieces::new(file, LIMITS);
     let elf = object::File::parse(&pieces).ok()?;
     let mut found = [None; N];
@@ -36,7 +52,9 @@ pub fn symbols<const N: usize>(file: &File, names: [&str; N]) -> Option<[Option<
         }
     };
     elf.dynamic_symbols().take(MAX_SYMBOLS).for_each(&mut add);
-    elf.symbols().take(MAX_SYMBOLS).for_each(&mut add);
+    if in_all {
+        elf.symbols().take(MAX_SYMBOLS).for_each(&mut add);
+    }
     (!pieces.overdrawn()).then_some(found)
 }
 
@@ -57,6 +75,8 @@ mod tests {
         assert_eq!(variable.expect("a symbol").size, 20);
         assert!(main.expect("a function").address != 0);
         assert_eq!(part, None);
+        let none = dynamic_symbols(&file, ["USEKIT_LOOKED_UP_BY_NAME", "main"]);
+        assert_eq!(none, Some([None, None]));
         let text = File::open("/etc/passwd").expect("a file");
         assert_eq!(symbols(&text, ["main"]), None);
     }

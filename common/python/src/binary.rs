@@ -11,17 +11,18 @@ use crate::version::Version;
 /// What an interpreter's file says, in ELF addresses.
 #[derive(Clone, Debug)]
 pub struct Binary {
-    pub(crate) loads: Vec<Load>,
+    /// The segments.
+    pub loads: Vec<Load>,
     /// The version, if the file has it as a number (from 3.11 on).
-    pub(crate) version: Option<Version>,
+    pub version: Option<Version>,
     /// `_PyRuntime`.
-    pub(crate) runtime: u64,
+    pub runtime: u64,
     /// `PyCode_Type`, if it is exported.
-    pub(crate) code_type: Option<u64>,
+    pub code_type: Option<u64>,
     /// `PyFrame_Type`, if it is exported.
-    pub(crate) frame_type: Option<u64>,
+    pub frame_type: Option<u64>,
     /// The loop and its parts.
-    pub(crate) loops: Vec<Range<u64>>,
+    pub loops: Vec<Range<u64>>,
 }
 
 impl Binary {
@@ -34,9 +35,14 @@ impl Binary {
             "PyCode_Type",
             "PyFrame_Type",
         ];
-        let [runtime, main_loop, version, code_type, frame_type] = elf::symbols(file, names)?;
-        let (runtime, main_loop) = (runtime?, main_loop?);
         let headers = Headers::read(file)?;
+        // An interpreter exports its functions to the modules that it loads, unless it loads none. Other programs may have a million symbols.
+        let found = match headers.dynamic {
+            Some(_) => elf::dynamic_symbols(file, names),
+            None => elf::symbols(file, names),
+        };
+        let [runtime, main_loop, version, code_type, frame_type] = found?;
+        let (runtime, main_loop) = (runtime?, main_loop?);
         let main_loop = main_loop.address..main_loop.address.checked_add(main_loop.size)?;
         let mut loops = elf::parts(file, &headers, &main_loop);
         loops.insert(0, main_loop);

@@ -56,10 +56,12 @@ impl Code {
         let file = text::read(memory, layout, field(layout.file), MAX_FILE)?;
         let table = table(memory, field(layout.lines))?;
         let first_line = half_in(&object, layout.first_line);
-        // Whoever frees a code object may reuse its memory before all of it is read.
-        if self::object(memory, runtime, address)?[usize::from(SIZE)..]
-            != object[usize::from(SIZE)..]
-        {
+        // Whoever frees a code object may reuse its memory before all of it is read. Other fields change while it runs: co_warmup.
+        let now = self::object(memory, runtime, address)?;
+        let is_same = [layout.name, layout.file, layout.lines]
+            .iter()
+            .all(|at| word_in(&now, *at) == field(*at));
+        if !is_same || sum_in(&now, layout.checksum) != sum_in(&object, layout.checksum) {
             return Err(Unread::Replaced);
         }
         let has_instructions = layout.instruction_form == Instruction::Address;

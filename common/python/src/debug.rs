@@ -2,7 +2,7 @@
 //!
 //! The table's own layout is another one in each minor version, so its version word is looked at first.
 
-use crate::layout::Layout;
+use crate::layout::{HOLDER, IS_LOCKED, Layout};
 use crate::memory::{Memory, fill, word_in};
 use crate::refusal::Refusal;
 use crate::version::Version;
@@ -19,6 +19,7 @@ struct Groups {
     runtime: u16,
     interpreter: u16,
     threads_head: u16,
+    lock: u16,
     thread: u16,
     frame: u16,
     code: u16,
@@ -33,6 +34,7 @@ impl Groups {
                 runtime: 3,
                 interpreter: 6,
                 threads_head: 9,
+                lock: 14,
                 thread: 19,
                 frame: 28,
                 code: 34,
@@ -43,6 +45,7 @@ impl Groups {
                 runtime: 3,
                 interpreter: 6,
                 threads_head: 9,
+                lock: 15,
                 thread: 22,
                 frame: 31,
                 code: 39,
@@ -81,6 +84,7 @@ pub(crate) fn read(
         interpreters: offset(groups.runtime + 2)?,
         next_interpreter: offset(groups.interpreter + 2)?,
         threads: offset(groups.threads_head)?,
+        lock: offset(groups.lock)?,
         next_thread: offset(groups.thread + 2)?,
         frame: offset(groups.thread + 4)?,
         thread_id: offset(groups.thread + 5)?,
@@ -98,10 +102,18 @@ pub(crate) fn read(
         ascii: offset(groups.unicode + 3)?,
         ..known
     };
+    // The table has the lock that an interpreter may have within itself.
+    let lock = offset(groups.lock + 1)?;
+    let holder = offset(groups.lock + 4)?.wrapping_sub(lock);
+    let is_locked = offset(groups.lock + 3)?.wrapping_sub(lock);
+    if (holder, is_locked) != (HOLDER, IS_LOCKED) {
+        return Err(other("the global lock"));
+    }
     // What the table does not have is in known places behind what it has.
     let argument_count = offset(groups.code + 6)?;
     let is_known = argument_count == layout.checksum + 4
         && layout.ascii == known.ascii
+        && layout.thread_span() <= 1024
         && layout.frame_span() <= 256
         && layout.code_span() <= 1024;
     is_known.then_some(layout).ok_or(other("an offset"))

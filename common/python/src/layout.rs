@@ -8,6 +8,10 @@ use crate::version::Version;
 /// Offset of a field that the version does not have.
 pub const NONE: u16 = u16::MAX;
 
+/// Places in the global lock, in every version: the thread state that has or had it, and whether it has it.
+pub(crate) const HOLDER: u16 = 8;
+pub(crate) const IS_LOCKED: u16 = 16;
+
 /// Forms of the place in the code that a frame is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -105,6 +109,10 @@ pub struct Layout {
     pub threads: u16,
     /// In the runtime: whether the key of thread states is valid (four bytes), and the key.
     pub key: u16,
+    /// In the runtime, or in an interpreter: the lock that all threads take turns with, or its address.
+    pub lock: u16,
+    /// Whether the runtime has the lock itself (before 3.12), else the interpreter has its address.
+    pub lock_is_in_runtime: bool,
     /// Bytes of a frame object without its variables, as its type has it. [`NONE`]: nobody knows.
     pub frame_bytes: u16,
 }
@@ -114,11 +122,12 @@ const HEAD: u16 = 16 + 8 + 8 + 8;
 
 impl Layout {
     /// The numbers of a version, as long as the interpreter says no others. `None`: unknown.
-    pub(crate) fn of(version: Version) -> Option<Self> {
+    pub fn of(version: Version) -> Option<Self> {
         Some(match version.minor {
             8 => Self {
                 interpreters: 32,
                 key: 1392,
+                lock: 1152,
                 ..BEFORE_3_11
             },
             9 => BEFORE_3_11,
@@ -167,6 +176,8 @@ const BEFORE_3_11: Layout = Layout {
     next_interpreter: 0,
     threads: 8,
     key: 584,
+    lock: 352,
+    lock_is_in_runtime: true,
     frame_bytes: 368,
 };
 
@@ -192,6 +203,7 @@ const V3_11: Layout = Layout {
     interpreters: 40,
     threads: 16,
     key: 592,
+    lock: 360,
     frame_bytes: 120,
     ..BEFORE_3_11
 };
@@ -212,6 +224,8 @@ const V3_12: Layout = Layout {
     wide: HEAD + 16,
     threads: 72,
     key: 1544,
+    lock: 384,
+    lock_is_in_runtime: false,
     ..V3_11
 };
 
@@ -225,6 +239,7 @@ const V3_13: Layout = Layout {
     next_interpreter: 7264,
     threads: 7344,
     key: 2160,
+    lock: 16,
     frame_bytes: NONE,
     ..V3_12
 };
@@ -246,6 +261,17 @@ impl Layout {
         let words = [self.code, self.previous, self.instruction];
         let words = words.map(usize::from).into_iter().fold(0, usize::max) + 8;
         words.max(usize::from(mark) + 1)
+    }
+
+    /// Bytes of a thread state up to the last field that is looked at, the address of its frame left out.
+    pub(crate) fn thread_span(&self) -> usize {
+        let native = if self.native_thread_id == NONE {
+            0
+        } else {
+            self.native_thread_id
+        };
+        let fields = [self.thread_id, native, self.next_thread];
+        fields.map(usize::from).into_iter().fold(0, usize::max) + 8
     }
 
     /// Bytes of a code object up to its instructions, or up to the last field that is looked at if that is behind.

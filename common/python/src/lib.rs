@@ -7,6 +7,7 @@
 mod binary;
 mod code;
 mod debug;
+mod gil;
 mod layout;
 mod lines;
 mod members;
@@ -19,6 +20,7 @@ mod walk;
 
 pub use binary::Binary;
 pub use code::{CHECKSUM_BITS, CHECKSUM_BYTES, Code, checksum};
+pub use gil::Gil;
 pub use layout::{Entries, Instruction, Layout, NONE, Positions};
 pub use lines::Lines;
 pub use memory::{Memory, Unread};
@@ -27,5 +29,7 @@ pub use runtime::{Mapping, Process, Runtime, Thread};
 pub use version::Version;
 pub use walk::{End, Frame, Stack, walk};
 
+#[cfg(test)]
+mod crafted;
 #[cfg(test)]
 mod fake;

@@ -18,7 +18,7 @@ const MAX_ENTRIES: usize = 32;
 const MAX_NAME: usize = 24;
 
 /// Members of a code object and where the layout has them.
-fn expected(layout: &Layout) -> [(&'static str, u16); 7] {
+pub(crate) fn expected(layout: &Layout) -> [(&'static str, u16); 7] {
     let lines = match layout.positions {
         crate::Positions::Steps => "co_lnotab",
         crate::Positions::Ranges | crate::Positions::Locations => "co_linetable",
@@ -85,7 +85,7 @@ pub(crate) fn check(
         let is_it = |(name, _): &(&str, u16)| name.as_bytes() == &bytes[..length];
         if let Some(found) = left.iter().position(is_it) {
             let (name, offset) = left.swap_remove(found);
-            if half_in(&entry, OFFSET) != offset.into() {
+            if half_in(&entry, OFFSET) != u32::from(offset) {
                 return Err(other(name));
             }
         }

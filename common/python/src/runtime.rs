@@ -1,6 +1,6 @@
 //! An interpreter in a process: its version, its layout, the key of its thread states.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::binary::Binary;
 use crate::debug;
 use crate::layout::{Layout, NONE};
 use crate::members;
-use crate::memory::{Memory, Unread, fill, half_in, word};
+use crate::memory::{Memory, Unread, fill, half_in, word, word_in};
 use crate::refusal::Refusal;
 use crate::version::Version;
 
@@ -18,11 +18,12 @@ const MAX_FILES: usize = 8;
 const MAX_NAMES: usize = 256;
 /// Interpreters and thread states that are followed.
 const MAX_INTERPRETERS: usize = 256;
-const MAX_THREADS: usize = 16_384;
+const MAX_THREADS: usize = 8192;
 /// glibc: where a thread's block has its own address, and where its values for the first keys begin, each a number and the value.
 /// Architecture: x86-64.
-const SELF: u64 = 0x10;
-const VALUES: u64 = 0x310;
+const SELF: u32 = 0x10;
+const VALUES: u32 = 0x310;
+const VALUE: u32 = 16;
 /// Keys whose values are in the thread's block.
 const MAX_KEY: u32 = 32;
 
@@ -124,48 +125,77 @@ impl Runtime {
             key: key(memory, runtime_address, &layout)?,
             loops: binary.loops.iter().map(shifted).collect(),
         };
-        let threads = runtime.threads(memory);
-        if threads.is_empty() {
-            return Err(Refusal::NotRunning);
-        }
-        let is_bound = |thread: &Thread| runtime.is_bound(memory, thread);
-        if !threads.iter().any(is_bound) {
-            return Err(Refusal::NoThread);
+        let mut has_bound = false;
+        let has_threads = runtime.each_thread(memory, |thread| {
+            has_bound = runtime.is_bound(memory, &thread);
+            if has_bound {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        match (has_threads, has_bound) {
+            (false, _) => return Err(Refusal::NotRunning),
+            (true, false) => return Err(Refusal::NoThread),
+            (true, true) => {}
         }
         Ok(runtime)
     }
 
     /// The threads that have a state, as far as the lists can be followed.
     pub fn threads(&self, memory: &impl Memory) -> Vec<Thread> {
+        let mut threads = Vec::new();
+        self.each_thread(memory, |thread| {
+            threads.push(thread);
+            ControlFlow::Continue(())
+        });
+        threads
+    }
+
+    /// Bytes from a thread's block, which FS points to, to the address of its state.
+    pub fn state_at(&self) -> u32 {
+        VALUES + VALUE * self.key + VALUE / 2
+    }
+
+    /// Calls `each` with every thread until it says to stop; whether there was one.
+    fn each_thread(
+        &self,
+        memory: &impl Memory,
+        mut each: impl FnMut(Thread) -> ControlFlow<()>,
+    ) -> bool {
         let layout = &self.layout;
         let next = |at: u64, offset: u16| word(memory, at.wrapping_add(offset.into())).unwrap_or(0);
-        let mut threads = Vec::new();
+        let mut bytes = vec![0; layout.thread_span()];
+        let mut left = MAX_THREADS;
         let mut interpreter = next(self.runtime_address, layout.interpreters);
         for _ in 0..MAX_INTERPRETERS {
             if interpreter == 0 {
                 break;
             }
             let mut state = next(interpreter, layout.threads);
-            while state != 0 && threads.len() < MAX_THREADS {
-                threads.push(Thread {
+            while state != 0 && left > 0 && fill(memory, state, &mut bytes).is_ok() {
+                left -= 1;
+                let thread = Thread {
                     state,
                     interpreter,
-                    block: next(state, layout.thread_id),
+                    block: word_in(&bytes, layout.thread_id),
                     tid: (layout.native_thread_id != NONE)
-                        .then(|| next(state, layout.native_thread_id)),
-                });
-                state = next(state, layout.next_thread);
+                        .then(|| word_in(&bytes, layout.native_thread_id)),
+                };
+                if each(thread).is_break() {
+                    return true;
+                }
+                state = word_in(&bytes, layout.next_thread);
             }
             interpreter = next(interpreter, layout.next_interpreter);
         }
-        threads
+        left < MAX_THREADS
     }
 
     /// Whether a thread's block holds its state for the key: the way that the BPF side finds it.
     pub fn is_bound(&self, memory: &impl Memory, thread: &Thread) -> bool {
-        let at = |offset: u64| word(memory, thread.block.wrapping_add(offset)).ok();
-        let value = VALUES + 16 * u64::from(self.key) + 8;
-        at(SELF) == Some(thread.block) && at(value) == Some(thread.state)
+        let at = |offset: u32| word(memory, thread.block.wrapping_add(offset.into())).ok();
+        at(SELF) == Some(thread.block) && at(self.state_at()) == Some(thread.state)
     }
 }
 
