@@ -95,6 +95,8 @@ fn layout(rng: &mut Rng) -> Layout {
         next_interpreter: 0,
         threads: 0,
         key: 0,
+        lock: 0,
+        lock_is_in_runtime: false,
         frame_bytes: NONE,
     }
 }

@@ -209,7 +209,8 @@ impl StackTable {
     ) -> (u64, usize) {
         self.unwinder.follow(tgid, &mut self.symbolizer);
         let walk = self.unwinder.walk(tgid, registers, outer_sp);
-        let id = self.outside_id(&walk.addresses, tgid);
+        let python = self.unwinder.pythons.walk(tgid, registers.thread_pointer);
+        let id = self.outside_id((&walk.addresses, &python), tgid);
         // A pool's threads wait in one place, by the thousand.
         if self.user.contains_key(&id) {
             return (id, walk.inside);
@@ -217,14 +218,14 @@ impl StackTable {
         if !self.has_room_outside() {
             return (0, 0);
         }
-        let stack = self.user_stack((tgid, time_ns), &walk.addresses, walk.end, None);
+        let stack = self.user_stack((tgid, time_ns), &walk.addresses, walk.end, python.as_ref());
         self.user.insert(id, stack);
         (id, walk.inside)
     }
 
     /// Adds a kernel stack that came by another way than the ring; returns its id, 0 when there is no room for it.
     pub fn insert_kernel(&mut self, addresses: &[u64]) -> u64 {
-        let id = self.outside_id(addresses, 0);
+        let id = self.outside_id((addresses, &None), 0);
         if self.kernel.contains_key(&id) {
             return id;
         }
@@ -272,10 +273,10 @@ impl StackTable {
     }
 
     /// Ids made here only have to differ from each other and, in all likelihood, from the BPF side's; 0 and [`LEFT_OUT`] are taken.
-    fn outside_id(&self, addresses: &[u64], tgid: u32) -> u64 {
+    fn outside_id(&self, content: (&[u64], &Option<PythonStack>), tgid: u32) -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
-        (addresses, tgid, "outside").hash(&mut hasher);
+        (content, tgid, "outside").hash(&mut hasher);
         hasher.finish() | 2
     }
 

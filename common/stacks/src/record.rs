@@ -25,7 +25,7 @@ pub(super) struct Record {
 }
 
 /// Functions of Python that a thread is in.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct PythonStack {
     /// Innermost first.
     pub(super) frames: Vec<PythonFrame>,
@@ -33,7 +33,7 @@ pub(super) struct PythonStack {
 }
 
 /// One of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PythonFrame {
     /// Address of its code object.
     pub(super) code: u64,

@@ -16,7 +16,7 @@ pub(super) fn encode(runtime: &Runtime) -> Option<[u8; BYTES]> {
     let mut words = Words(Vec::with_capacity(BYTES));
     words.put(runtime.code_type.to_ne_bytes());
     words.put((!u64::from(layout.code_tag)).to_ne_bytes());
-    words.put(state_at(runtime.key).to_ne_bytes());
+    words.put(runtime.state_at().to_ne_bytes());
     words.put(layout.frame.to_ne_bytes());
     words.put(layout.frame_in_holder.to_ne_bytes());
     words.put([
@@ -38,11 +38,6 @@ pub(super) fn encode(runtime: &Runtime) -> Option<[u8; BYTES]> {
     ]);
     words.0.resize(BYTES, 0);
     words.0.try_into().ok()
-}
-
-/// Bytes from the thread pointer to a thread's state. Architecture: x86-64, as glibc has it.
-fn state_at(key: u32) -> i32 {
-    0x310 + 16 * key.cast_signed() + 8
 }
 
 struct Words(Vec<u8>);

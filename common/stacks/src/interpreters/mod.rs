@@ -5,6 +5,8 @@
 
 mod codes;
 mod layout;
+mod outside;
+mod parts;
 mod process;
 mod splice;
 
@@ -23,6 +25,8 @@ use symbols::{Executable, Location, Symbolizer};
 
 use crate::record::PythonStack;
 use codes::{Codes, nameless};
+use parts::is_named;
+pub(crate) use parts::{Part, named};
 use process::{Binaries, Pages, Traced, may_hold};
 use splice::{Halves, Piece, splice};
 
@@ -36,13 +40,6 @@ const LATER: Duration = Duration::from_secs(1);
 
 /// What stands for functions outside of the outermost that was walked.
 const CUT: &str = "[Python: more functions]";
-
-/// Neighbours in a stack that are of one kind, leaf first.
-#[derive(Clone, Debug)]
-pub(crate) enum Part {
-    Native(Arc<[Location]>),
-    Python(Arc<[Frame]>),
-}
 
 /// What is known of a process's interpreter.
 enum State {
@@ -299,23 +296,31 @@ impl Pythons {
         ranges.is_some_and(|ranges| ranges.iter().any(|range| range.contains(offset)))
     }
 
-    fn frames(&mut self, tgid: u32, stack: &PythonStack) -> Vec<Option<Frame>> {
-        let process = self.processes.get(&tgid);
-        let (space, runtime) = match process {
-            Some(Process {
+    /// The interpreter of a process, and the address space that it is in.
+    fn runtime(&self, tgid: u32) -> Option<(u64, Arc<Runtime>)> {
+        match self.processes.get(&tgid)? {
+            Process {
                 space,
                 state: State::Runs(runtime),
                 ..
-            }) => (*space, Some(Arc::clone(runtime))),
-            _ => (0, None),
-        };
+            } => Some((*space, Arc::clone(runtime))),
+            _ => None,
+        }
+    }
+
+    /// Functions of a thread that does not run, by the address that its own data lies around. `None`: it runs no Python.
+    pub(crate) fn walk(&self, tgid: u32, thread_pointer: u64) -> Option<PythonStack> {
+        let (_, runtime) = self.runtime(tgid)?;
+        outside::walk(&Pages(tgid), &runtime, thread_pointer)
+    }
+
+    fn frames(&mut self, tgid: u32, stack: &PythonStack) -> Vec<Option<Frame>> {
+        let (space, runtime) = self.runtime(tgid).unzip();
         let memory = Pages(tgid);
         let frames = stack.frames.iter().map(|frame| {
-            let read = || {
-                let runtime = runtime.as_ref()?;
-                Code::read(&memory, runtime, frame.code).ok()
-            };
-            self.codes.frame((tgid, space), frame, read)
+            let read = || Code::read(&memory, runtime.as_ref()?, frame.code).ok();
+            let process = (tgid, space.unwrap_or_default());
+            self.codes.frame(process, frame, read)
         });
         frames.collect()
     }
@@ -350,11 +355,6 @@ impl Pythons {
             unnamed.full,
         );
         losses.count(
-            "python_refused",
-            "processes of Python without names",
-            self.refused,
-        );
-        losses.count(
             "python_full",
             "interpreters of Python: no room",
             self.no_room,
@@ -373,26 +373,4 @@ impl Pythons {
             self.found, self.refused
         )
     }
-}
-
-/// Whether the runtime names functions itself (`-X perf`): its trampolines, which are outside of files, call the loop.
-fn is_named(locations: &[Location], is_loop: &[bool]) -> bool {
-    let callers = locations.iter().skip(1).zip(is_loop);
-    let mut of_loops = callers.filter_map(|(caller, is_loop)| is_loop.then_some(caller));
-    of_loops.any(|caller| matches!(caller, Location::Anonymous { .. }))
-}
-
-/// Frames of a stack, root first, with names for the native ones.
-pub(crate) fn named(
-    parts: &[Part],
-    mut name: impl FnMut(&[Location]) -> Arc<[Frame]>,
-) -> Arc<[Frame]> {
-    if let [Part::Native(locations)] = parts {
-        return name(locations);
-    }
-    let from_root = parts.iter().rev().flat_map(|part| match part {
-        Part::Native(locations) => name(locations).to_vec(),
-        Part::Python(frames) => frames.iter().rev().cloned().collect(),
-    });
-    from_root.collect()
 }
