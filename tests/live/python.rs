@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::interpreters::{assert_share, source, trace};
+use crate::interpreters::{Traced, assert_share, source, trace};
 use crate::off_cpu::{Times, sees_hidden};
 use crate::prelude::*;
 use crate::symbols::{name, stacks};
@@ -88,11 +88,8 @@ fn text_of<'a>(frame: &'a Value, field: &str) -> &'a str {
     frame[field].as_str().unwrap_or_default()
 }
 
-#[test]
-fn functions_stand_where_the_loop_stood() {
-    let _machine = Machine::alone();
-    let workload = plain();
-    // Nobody runs meanwhile: BPF does not see their stacks, the tool walks them.
+/// Nobody runs meanwhile: BPF does not see their stacks, the tool walks them.
+fn assert_asleep(workload: &Workload) {
     let asleep = Tool::run("offcputime", format!("-j -p {} 0.2", workload.pid()));
     let asleep = asleep.ok().report();
     let wait: &[&str] = &["wait_for", "Semaphore.acquire", "Condition.wait"];
@@ -102,8 +99,10 @@ fn functions_stand_where_the_loop_stood() {
     };
     assert_eq!(stacks(&asleep).len(), 2, "{asleep}");
     assert_share(&asleep, "asleep throughout", 1.0, |_| true, in_place);
+}
 
-    let traced = trace(workload, || ());
+/// Every stack goes up to the thread's first function, and every function has its name.
+fn assert_reports(traced: &Traced) {
     let is_complete = |stack: &Value| {
         let first = functions(stack).first().copied();
         stack["user_end"] == "root" && [Some(MAIN[0]), Some(THREAD[0])].contains(&first)
@@ -126,7 +125,10 @@ fn functions_stand_where_the_loop_stood() {
         }
         assert_lines(report);
     }
+}
 
+/// As many samples of each kind as there were ticks, in its functions.
+fn assert_samples(traced: &Traced) {
     let tid = id(&traced.said, "tid");
     let samples = moments(&traced.moments, tid);
     for (kind, chain) in KINDS {
@@ -143,7 +145,11 @@ fn functions_stand_where_the_loop_stood() {
         let (all, right) = (of_kind.clone().count(), is_right.count());
         assert_within(kind, right as f64 / all as f64, 0.97.., all);
     }
+}
 
+/// Sleeps are those of the log, and of the program's clock.
+fn assert_naps(traced: &Traced) {
+    let tid = id(&traced.said, "tid");
     let naps = &traced.said["naps"];
     let when = number(naps, "start_ns")..number(naps, "end_ns");
     let times = Times::in_report(&traced.waits, &traced.logs, tid.into(), sees_hidden());
@@ -161,7 +167,10 @@ fn functions_stand_where_the_loop_stood() {
         .map(weight)
         .sum();
     assert_within("naps", own, wall * 98 / 100..=wall, &traced.said);
+}
 
+/// Waits for the lock are as long as the thread says.
+fn assert_locks(traced: &Traced) {
     let in_lock = |stack: &Value| is_chain(stack, &[&THREAD, &["wait_for"]]);
     let own: u64 = stacks(&traced.waits)
         .iter()
@@ -175,6 +184,18 @@ fn functions_stand_where_the_loop_stood() {
         locked * 98 / 100..=locked * 102 / 100,
         &traced.said,
     );
+}
+
+#[test]
+fn functions_stand_where_the_loop_stood() {
+    let _machine = Machine::alone();
+    let workload = plain();
+    assert_asleep(&workload);
+    let traced = trace(workload, || ());
+    assert_reports(&traced);
+    assert_samples(&traced);
+    assert_naps(&traced);
+    assert_locks(&traced);
 }
 
 /// 128 functions, and a word that there are more.
