@@ -157,9 +157,9 @@ fn how_deep_a_thread_is_in_its_program() {
     let python = ["main", "_PyEval_EvalFrameDefault", "acquire_timed"];
     assert_eq!(depth(&python), None);
     let mut python = frames(&["main", "j:Queue.get", "acquire_timed"]);
-    assert_eq!(own_depth(&python), Some(3), "a perf map's");
-    python[1].module = Some("/usr/lib/python3.11/queue.py".into());
     assert_eq!(own_depth(&python), None);
+    python[1].module = None;
+    assert_eq!(own_depth(&python), Some(3), "a perf map's");
 }
 
 #[test]
