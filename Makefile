@@ -88,6 +88,7 @@ fuzz: deps-test ## look for files that break the readers of foreign files (FUZZ_
 	fuzz/run $(FUZZ_SECONDS) elf
 	fuzz/run $(FUZZ_SECONDS) maps
 	fuzz/run $(FUZZ_SECONDS) variables
+	fuzz/run $(FUZZ_SECONDS) python
 	fuzz/run $(FUZZ_SECONDS) profile
 
 dist: ## a statically linked program that runs everywhere, with pages and completions: .tar.gz, .deb and .rpm in target/dist; the sources with BPF objects (MACHINE=aarch64: for arm64, without sources)

@@ -205,6 +205,19 @@ void host_forget(void)
 	}
 }
 
+void host_python(__u32 number, const struct python_layout *layout)
+{
+	bpf_map_update_elem(&pythons, &number, layout, BPF_ANY);
+}
+
+#ifndef HOST_IS_ARM64
+/* Thread-local data of a thread lies around there. */
+void host_thread_pointer(struct task_struct *task, __u64 address)
+{
+	task->thread.fsbase = address;
+}
+#endif
+
 void host_walk_by(__u32 mode)
 {
 	host_poke(&unwind_mode, &mode, sizeof(mode));

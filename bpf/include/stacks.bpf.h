@@ -105,7 +105,8 @@ __noinline __u64 intern_stack(__u32 slot, __u64 seed, bool urgent)
 	stack = &scratch->record;
 	id = stack_hash(stack, seed);
 	/* Read anew: the verifier would else go through what follows once for each length that the hash ended at. */
-	bytes = STACK_HEADER_BYTES + *(volatile __u16 *)&stack->depth * sizeof(__u64);
+	bytes = *(volatile __u16 *)&stack->depth + (stack->kind == STACK_USER ? scratch->python.words : 0);
+	bytes = STACK_HEADER_BYTES + bytes * sizeof(__u64);
 	if (bpf_map_lookup_elem(&stacks_sent, &id))
 		return id;
 	err = bpf_map_update_elem(&stacks_sent, &id, &sent, BPF_NOEXIST);
@@ -189,11 +190,15 @@ static __always_inline bool lacks_tables(const struct stack_scratch *scratch)
 static __always_inline __u64 intern_user_stack(__u32 slot, struct stack_scratch *scratch, struct task_struct *task,
 						__u32 tgid)
 {
+	__u64 seed = (__u64)BPF_CORE_READ(task, mm);
+
 	scratch->record.kind = STACK_USER;
 	scratch->record.tgid = tgid;
 	if (scratch->record.end == STACK_END_DEPTH)
 		__sync_fetch_and_add(&stack_losses.truncated, 1);
-	return intern_stack(slot, (__u64)BPF_CORE_READ(task, mm), lacks_tables(scratch));
+	if (scratch->python.words)
+		seed ^= scratch->python.hash;
+	return intern_stack(slot, seed, lacks_tables(scratch));
 }
 
 static __always_inline bool has_user_stack(struct task_struct *task)

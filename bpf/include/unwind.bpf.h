@@ -14,6 +14,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
+#include "python_walk.bpf.h"
 #include "targets.bpf.h"
 #include "unwind_step.bpf.h"
 
@@ -35,14 +36,15 @@ static __always_inline void unwind_user(__u32 slot, struct stack_scratch *scratc
 	struct unwind_process *process = NULL;
 	int end;
 
-	at->process.mappings = 0;
+	at->process.mappings = at->process.python = 0;
+	scratch->python.words = 0;
 	if (unwind_mode != UNWIND_FP && !at->compat)
 		process = bpf_map_lookup_elem(&unwind_processes, &tgid);
 	if (process) {
 		/* Copied, then checked: the entry may become another process's at any time. */
 		at->process = *process;
 		if (at->process.start_stack != BPF_CORE_READ(task, mm, start_stack))
-			at->process.mappings = 0;
+			at->process.mappings = at->process.python = 0;
 	}
 	at->has_tables = at->process.mappings != 0;
 	at->is_unlisted = unwind_mode != UNWIND_FP && !at->compat && !at->process.mappings && can_find_mappings(at);
@@ -55,6 +57,8 @@ static __always_inline void unwind_user(__u32 slot, struct stack_scratch *scratc
 	else
 		end = unwind_frame_pointers(slot);
 	scratch->record.end = end;
+	if (at->process.python)
+		walk_python(slot, at->process.python);
 }
 
 /* From where the thread entered the kernel: a system call, a fault or an interrupt. */

@@ -10,6 +10,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "maps.bpf.h"
+#include "python_state.bpf.h"
 #include "registers.bpf.h"
 #include "unwind_tables.bpf.h"
 
@@ -56,7 +57,10 @@ const volatile __u64 code_mask = ~0ULL;
 /* Of a node of the kernel's tree of mappings. */
 #define MOST_PIVOTS 15
 
-/* One ring buffer record; `depth` addresses follow, leaf first. */
+/* Words of the longest record. */
+#define MAX_RECORD_WORDS (MAX_STACK_DEPTH + PYTHON_WORDS)
+
+/* One ring buffer record; `depth` addresses follow, leaf first, and behind a user stack's the frames of Python. */
 struct stack_record {
 	__u64 id;
 	__u64 time_ns;
@@ -65,7 +69,10 @@ struct stack_record {
 	__u8 kind;
 	/* enum stack_end, of user stacks. */
 	__u8 end;
-	__u64 addresses[MAX_STACK_DEPTH];
+	union {
+		__u64 addresses[MAX_STACK_DEPTH];
+		__u64 words[MAX_RECORD_WORDS];
+	};
 };
 
 struct unwind {
@@ -105,6 +112,7 @@ struct stack_scratch {
 	__u64 busy;
 	struct stack_record record;
 	struct unwind unwind;
+	struct python_walk python;
 };
 
 /* Walks may nest on one CPU: an interrupt wakes somebody, a uprobe's program is preempted. Each context has its own. */

@@ -91,7 +91,8 @@ struct unwind_process {
 	__u32 mappings;
 	/* Another one with every change: what was cached for the old list is not found again. */
 	__u32 generation;
-	__u32 pad;
+	/* Number of its interpreter of Python; 0: it has none. */
+	__u32 python;
 };
 
 /* A part of a file as the kernel knows it, also where stat(2) says otherwise (overlayfs, btrfs). */

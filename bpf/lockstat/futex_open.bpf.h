@@ -16,6 +16,8 @@ struct open_futex {
 	__u64 bp;
 	/* Return address of a function that has not saved it, on arm64; else 0. */
 	__u64 lr;
+	/* Address that the thread's own data lies around; 0: it is not known. */
+	__u64 thread_pointer;
 	/* Stack pointer at which the thread waits for work; 0: nobody knows. */
 	__u64 outer_sp;
 	/* Times that the thread has got a CPU: while they are the same, it still waits here. 0: the kernel does not count;
@@ -46,6 +48,7 @@ static __always_inline void hand_over_registers(const struct lock_wait *wait, co
 		.sp = saved_sp(regs),
 		.bp = saved_fp(regs),
 		.lr = saved_lr(regs),
+		.thread_pointer = thread_pointer_of(task),
 		.outer_sp = outer_sp(outer, wait->begin_ns, saved_sp(regs)),
 		.slices = is_on_cpu(task) ? NO_LONGER : slices,
 		.tgid = tgid_of(targets.pid_namespace, task),

@@ -40,6 +40,8 @@ struct now_thread {
 	__u64 bp;
 	/* Return address of a function that has not saved it, on arm64; else 0. */
 	__u64 lr;
+	/* Address that the thread's own data lies around; 0: it is not known. */
+	__u64 thread_pointer;
 	__u32 tgid;
 	__u32 tid;
 	/* As the thread itself knows its ID, and its PID namespace. */
@@ -101,6 +103,7 @@ static __always_inline void describe_call(struct now_thread *thread, struct task
 	thread->sp = saved_sp(regs);
 	thread->bp = saved_fp(regs);
 	thread->lr = saved_lr(regs);
+	thread->thread_pointer = thread_pointer_of(task);
 	thread->compat = saved_is_compat(regs);
 	thread->exact = saved_goes_on_anywhere(regs);
 	arguments_of(regs, thread->compat, &from);

@@ -31,6 +31,8 @@ struct open_phase {
 	__u64 bp;
 	/* Return address of a function that has not saved it, on arm64; else 0. */
 	__u64 lr;
+	/* Address that the thread's own data lies around; 0: it is not known. */
+	__u64 thread_pointer;
 	__u32 tgid;
 	__u32 tid;
 	__u8 comm[16];
@@ -100,6 +102,7 @@ static __always_inline void describe_registers(struct open_phase *open, struct m
 	open->sp = user_sp(&copied);
 	open->bp = user_fp(&copied);
 	open->lr = user_lr(&copied);
+	open->thread_pointer = thread_pointer_of(task);
 	open->exact = goes_on_anywhere(regs, &copied);
 }
 

@@ -80,6 +80,7 @@ macro_rules! unwind_maps {
             rules: libbpf_rs::MapHandle::try_from(&$skel.maps.unwind_rules)?,
             processes: libbpf_rs::MapHandle::try_from(&$skel.maps.unwind_processes)?,
             files: libbpf_rs::MapHandle::try_from(&$skel.maps.unwind_files)?,
+            pythons: libbpf_rs::MapHandle::try_from(&$skel.maps.pythons)?,
         }
     };
 }
@@ -95,6 +96,7 @@ macro_rules! share_unwind_maps {
             maps.unwind_rules.reuse_fd(tables.rules.as_fd())?;
             maps.unwind_processes.reuse_fd(tables.processes.as_fd())?;
             maps.unwind_files.reuse_fd(tables.files.as_fd())?;
+            maps.pythons.reuse_fd(tables.pythons.as_fd())?;
         }
     };
 }

@@ -24,6 +24,8 @@ mod lists;
 mod memory;
 #[path = "host/unwind_plan.rs"]
 mod plan;
+#[path = "host/unwind_python.rs"]
+mod python_frames;
 #[path = "host/unwind_stack.rs"]
 mod stack;
 #[path = "host/unwind_host.rs"]

@@ -43,7 +43,7 @@ fn is_python(frame: &str, function: &str) -> bool {
     frame.starts_with(&format!("py::{function}:"))
 }
 
-fn source(file: &str) -> PathBuf {
+pub(crate) fn source(file: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/live/interpreters");
     fs::canonicalize(dir.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
@@ -71,19 +71,19 @@ fn python() -> Command {
 }
 
 /// One run of a program by profile and offcputime, by its own account, and by the kernel's.
-struct Traced {
-    samples: Value,
+pub(crate) struct Traced {
+    pub(crate) samples: Value,
     /// With their times.
-    moments: PathBuf,
-    waits: Value,
-    said: Value,
-    logs: Logs,
-    ticks: Ticks,
+    pub(crate) moments: PathBuf,
+    pub(crate) waits: Value,
+    pub(crate) said: Value,
+    pub(crate) logs: Logs,
+    pub(crate) ticks: Ticks,
     _dir: TempDir,
 }
 
 /// `before_the_end`: when the program is done, and still traced.
-fn trace(mut workload: Workload, before_the_end: impl FnOnce()) -> Traced {
+pub(crate) fn trace(mut workload: Workload, before_the_end: impl FnOnce()) -> Traced {
     const HERTZ: u64 = 499;
     let pid = workload.pid();
     let dir = tempfile::tempdir().expect("a directory");
@@ -128,7 +128,7 @@ fn weight_of(report: &Value, wanted: impl Fn(&Value) -> bool) -> u64 {
 }
 
 /// At least this share of the stacks of a kind are as they should be.
-fn assert_share(
+pub(crate) fn assert_share(
     report: &Value,
     what: &str,
     least: f64,

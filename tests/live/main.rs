@@ -71,6 +71,7 @@ mod pressure_waits;
 #[path = "profile.rs"]
 mod profile_tool;
 mod psi;
+mod python;
 mod real_program;
 mod run_queue;
 mod runqlat;

@@ -63,6 +63,7 @@ fn open_stacks(
         sp: open.sp,
         bp: open.bp,
         lr: open.lr,
+        thread_pointer: open.thread_pointer,
         exact: open.exact != 0,
     };
     let user = match open.ip {

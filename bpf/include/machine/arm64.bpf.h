@@ -69,6 +69,12 @@ static __always_inline __u64 user_fp(const struct user_regs *regs)
 	return user_is_compat(regs) ? 0 : regs->regs[FRAME_POINTER];
 }
 
+/* Address that thread-local data lies around; 0: it is not known here, for the running thread has it in a register. */
+static __always_inline __u64 thread_pointer_of(struct task_struct *task)
+{
+	return 0;
+}
+
 static __always_inline __u64 user_lr(const struct user_regs *regs)
 {
 	return regs->regs[LR];

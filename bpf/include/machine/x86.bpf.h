@@ -53,6 +53,12 @@ static __always_inline __u64 user_fp(const struct user_regs *regs)
 	return regs->bp;
 }
 
+/* Address that thread-local data lies around. */
+static __always_inline __u64 thread_pointer_of(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, thread.fsbase);
+}
+
 /* Calls leave the return address on the stack. */
 static __always_inline __u64 user_lr(const struct user_regs *regs)
 {

@@ -9,6 +9,7 @@
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct thread_struct {
 	unsigned long sp;
+	unsigned long fsbase;
 };
 
 struct pt_regs {

@@ -184,6 +184,7 @@ pub(crate) struct Open {
     sp: u64,
     bp: u64,
     lr: u64,
+    thread_pointer: u64,
     tgid: u32,
     pub(crate) tid: u32,
     comm: [u8; 16],
@@ -219,6 +220,7 @@ impl Open {
             sp: told.sp,
             bp: told.bp,
             lr: told.lr,
+            thread_pointer: told.thread_pointer,
             exact: told.exact,
             ..self
         }

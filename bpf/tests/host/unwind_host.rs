@@ -8,6 +8,8 @@ use crate::host::machine::Task;
 use crate::memory::{Memory, Reader, read};
 
 pub(crate) const MOST_DEPTH: usize = 127;
+/// Words of a record: addresses, one that tells of Python's frames, and two for each of those.
+pub(crate) const MOST_WORDS: usize = MOST_DEPTH + 1 + 2 * 128;
 
 /// `struct stack_record`.
 #[repr(C)]
@@ -19,7 +21,7 @@ pub(crate) struct Record {
     pub(crate) depth: u16,
     pub(crate) kind: u8,
     pub(crate) end: u8,
-    pub(crate) addresses: [u64; MOST_DEPTH],
+    pub(crate) words: [u64; MOST_WORDS],
 }
 
 impl Record {
@@ -30,11 +32,11 @@ impl Record {
         depth: 0,
         kind: 0,
         end: 0,
-        addresses: [0; MOST_DEPTH],
+        words: [0; MOST_WORDS],
     };
 
     pub(crate) fn stack(&self) -> &[u64] {
-        &self.addresses[..usize::from(self.depth)]
+        &self.words[..usize::from(self.depth)]
     }
 }
 
@@ -46,7 +48,7 @@ pub(crate) struct Process {
     pub(crate) mappings_at: u32,
     pub(crate) mappings: u32,
     pub(crate) generation: u32,
-    pub(crate) pad: u32,
+    pub(crate) python: u32,
 }
 
 /// `struct unwind_file`.

@@ -288,7 +288,7 @@ fn any_tables(unwinder: &Unwinder, rng: &mut Rng, generation: u32) -> Task {
         mappings_at: [0, CHUNK - 8, rng.u32(..)][rng.usize(0..3)],
         mappings: [0, 1, rng.u32(0..9), rng.u32(..)][rng.usize(0..4)],
         generation,
-        pad: 0,
+        python: 0,
     };
     unwinder.process(TGID, Some(&process));
     task

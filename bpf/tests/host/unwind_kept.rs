@@ -283,7 +283,7 @@ fn mappings_are_inherited_and_forgotten() {
                     mappings_at: rng.u32(..),
                     mappings: rng.u32(..),
                     generation: step,
-                    pad: 0,
+                    python: 0,
                 };
                 unwinder.process(tgid, Some(&process));
                 truth.insert(tgid, process);

@@ -66,7 +66,7 @@ fn every_mapping_of_the_longest_list_is_found() {
             mappings_at: LIST,
             mappings,
             generation,
-            pad: 0,
+            python: 0,
         };
         unwinder.process(TGID, Some(&process));
         for mapping in 0..u64::from(mappings) {

@@ -87,14 +87,14 @@ fn calls_in<'a>(bytes: &'a [u8], at: u64, targets: &'a [u64]) -> impl Iterator<I
 }
 
 /// The function that an address is in: it ends where the next one begins.
-fn function_at(starts: &[u64], address: u64) -> Option<Range<u64>> {
+pub(crate) fn function_at(starts: &[u64], address: u64) -> Option<Range<u64>> {
     let next = starts.partition_point(|start| *start <= address);
     let start = *starts.get(next.checked_sub(1)?)?;
     Some(start..*starts.get(next)?)
 }
 
 /// Begins of functions, ascending: the index of the call frame information has one entry for each, or for each of its parts.
-fn function_starts(file: &File) -> Option<Vec<u64>> {
+pub(crate) fn function_starts(file: &File) -> Option<Vec<u64>> {
     let pieces = Pieces::new(file, LIMITS);
     let elf = object::File::parse(&pieces).ok()?;
     (elf.architecture() == Architecture::X86_64).then_some(())?;

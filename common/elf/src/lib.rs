@@ -1,4 +1,4 @@
-//! Bounded reading of ELF files: segments, build IDs, debug links, functions, who calls them, variables, and Go's function table.
+//! Bounded reading of ELF files: segments, build IDs, debug links, functions, their callers and parts, variables, Go's function table.
 //!
 //! A file may belong to anyone. It is read in pieces and never mapped, all sizes in it have limits, and what is broken is
 //! left out or an [`Error`]. The caller opens files and decides which of them to trust.
@@ -12,7 +12,9 @@ mod headers;
 mod load;
 mod minidebug;
 mod needed;
+mod parts;
 mod source;
+mod symbols;
 mod variables;
 
 pub use callers::callers;
@@ -23,7 +25,9 @@ pub use headers::{Dynamic, GoMarks, Headers, build_id_in_notes, is_elf};
 pub use load::{Load, page};
 pub use minidebug::unpacks_within;
 pub use needed::needed;
+pub use parts::parts;
 pub use source::{Limits, Pieces, Source, read};
+pub use symbols::{Symbol, dynamic_symbols, symbols};
 pub use variables::{Found, Variables};
 
 /// Longest name of a function, bytes: C++ names of heavy templates reach 10 KiB; a file may claim megabytes.

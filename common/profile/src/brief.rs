@@ -254,10 +254,17 @@ const INTERPRETER: &str = "_PyEval_EvalFrameDefault";
 /// Frames from the root, which is first, up to the last function of the program's own, inlined ones not counted: how deep in the
 /// program a thread is. `None`: an interpreter runs it, whose frames do not say.
 pub fn own_depth(frames: &[Frame]) -> Option<usize> {
-    let is_interpreted = frames.iter().any(|frame| &*frame.name == INTERPRETER);
+    let is_interpreted = frames
+        .iter()
+        .any(|frame| &*frame.name == INTERPRETER || is_of_source(frame));
     let called = frames.iter().filter(|frame| !frame.inlined);
     let own = called.enumerate().filter(|(_, frame)| is_own(frame));
     (!is_interpreted).then(|| own.last().map_or(0, |(at, _)| at + 1))
+}
+
+/// Tells if it was compiled from a file of source, as Python's functions are: what a perf map names has no file.
+fn is_of_source(frame: &Frame) -> bool {
+    frame.kind == FrameKind::Jit && frame.module.is_some()
 }
 
 fn is_libc(module: &str) -> bool {

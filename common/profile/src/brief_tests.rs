@@ -156,6 +156,10 @@ fn how_deep_a_thread_is_in_its_program() {
     // None of an interpreter's own functions says how deep in its program it is.
     let python = ["main", "_PyEval_EvalFrameDefault", "acquire_timed"];
     assert_eq!(depth(&python), None);
+    let mut python = frames(&["main", "j:Queue.get", "acquire_timed"]);
+    assert_eq!(own_depth(&python), None);
+    python[1].module = None;
+    assert_eq!(own_depth(&python), Some(3), "a perf map's");
 }
 
 #[test]

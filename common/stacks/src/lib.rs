@@ -3,6 +3,7 @@
 //! Each distinct stack comes once through the ring buffer, moments after it first occurred; user addresses are tied to
 //! their modules at once, while the process can still be asked, and named when a report needs them.
 
+mod interpreters;
 mod losses;
 mod record;
 pub mod unwind;
@@ -22,8 +23,9 @@ use profile::model::{StackEnd, Waker};
 use symbols::places::{Address, Places};
 use symbols::{Location, Origin, Symbolizer};
 
+use crate::interpreters::Part;
 use crate::unwind::{Registers, Unwinder};
-use record::{Record, end_of, kind};
+use record::{PythonStack, Record, end_of, kind};
 use wakers::WakerIds;
 
 pub use record::words;
@@ -37,7 +39,8 @@ pub const LEFT_OUT: u64 = 1;
 const LEFT_OUT_NAME: &str = "[user stack left out]";
 
 struct UserStack {
-    locations: Arc<[Location]>,
+    /// Leaf first.
+    parts: Vec<Part>,
     end: StackEnd,
     names: Option<Arc<[Frame]>>,
 }
@@ -206,7 +209,8 @@ impl StackTable {
     ) -> (u64, usize) {
         self.unwinder.follow(tgid, &mut self.symbolizer);
         let walk = self.unwinder.walk(tgid, registers, outer_sp);
-        let id = self.outside_id(&walk.addresses, tgid);
+        let python = self.unwinder.pythons.walk(tgid, registers.thread_pointer);
+        let id = self.outside_id((&walk.addresses, &python), tgid);
         // A pool's threads wait in one place, by the thousand.
         if self.user.contains_key(&id) {
             return (id, walk.inside);
@@ -214,14 +218,14 @@ impl StackTable {
         if !self.has_room_outside() {
             return (0, 0);
         }
-        let stack = self.user_stack(tgid, time_ns, &walk.addresses, walk.end);
+        let stack = self.user_stack((tgid, time_ns), &walk.addresses, walk.end, python.as_ref());
         self.user.insert(id, stack);
         (id, walk.inside)
     }
 
     /// Adds a kernel stack that came by another way than the ring; returns its id, 0 when there is no room for it.
     pub fn insert_kernel(&mut self, addresses: &[u64]) -> u64 {
-        let id = self.outside_id(addresses, 0);
+        let id = self.outside_id((addresses, &None), 0);
         if self.kernel.contains_key(&id) {
             return id;
         }
@@ -239,10 +243,10 @@ impl StackTable {
     /// Code that was not mapped was not running: from there on the frame pointers led astray, and the rest is left out.
     fn user_stack(
         &mut self,
-        tgid: u32,
-        time_ns: u64,
+        (tgid, time_ns): (u32, u64),
         addresses: &[u64],
         end: StackEnd,
+        python: Option<&PythonStack>,
     ) -> UserStack {
         let locations = self.symbolizer.locate(tgid, time_ns, addresses);
         let callers = locations.iter().skip(1);
@@ -251,22 +255,28 @@ impl StackTable {
             .count();
         let astray = sound < locations.len();
         self.astray += u64::from(astray);
+        let end = if astray { StackEnd::NoTable } else { end };
+        let pythons = &mut self.unwinder.pythons;
+        let (parts, end) = match python {
+            Some(python) => {
+                pythons.ensure(tgid, &mut self.symbolizer);
+                pythons.join(tgid, &locations[..sound], end, python)
+            }
+            None if astray => (vec![Part::Native(locations[..sound].into())], end),
+            None => (vec![Part::Native(locations)], end),
+        };
         UserStack {
-            end: if astray { StackEnd::NoTable } else { end },
-            locations: if astray {
-                locations[..sound].into()
-            } else {
-                locations
-            },
+            parts,
+            end,
             names: None,
         }
     }
 
     /// Ids made here only have to differ from each other and, in all likelihood, from the BPF side's; 0 and [`LEFT_OUT`] are taken.
-    fn outside_id(&self, addresses: &[u64], tgid: u32) -> u64 {
+    fn outside_id(&self, content: (&[u64], &Option<PythonStack>), tgid: u32) -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
-        (addresses, tgid, "outside").hash(&mut hasher);
+        (content, tgid, "outside").hash(&mut hasher);
         hasher.finish() | 2
     }
 
@@ -275,10 +285,10 @@ impl StackTable {
             kind::USER => {
                 self.unwinder.follow(record.tgid, &mut self.symbolizer);
                 let stack = self.user_stack(
-                    record.tgid,
-                    record.time_ns,
+                    (record.tgid, record.time_ns),
                     &record.addresses,
                     end_of(record.end),
+                    record.python.as_ref(),
                 );
                 self.user.insert(record.id, stack);
             }
@@ -327,11 +337,9 @@ impl StackTable {
             };
             return Arc::clone(frames);
         };
-        Arc::clone(
-            stack
-                .names
-                .get_or_insert_with(|| self.symbolizer.user(&stack.locations)),
-        )
+        let symbolizer = &mut self.symbolizer;
+        let name = || interpreters::named(&stack.parts, |locations| symbolizer.user(locations));
+        Arc::clone(stack.names.get_or_insert_with(name))
     }
 
     /// Frames of user stack `id` from the root up to the last function of the program's own, inlined ones not counted: how deep in

@@ -35,6 +35,7 @@ impl StackTable {
             pages::given_up(),
         );
         self.unwinder.count_losses(losses);
+        self.unwinder.pythons.count_losses(losses);
     }
 
     /// What is printed as `module+0xoffset`, and why.
@@ -48,7 +49,7 @@ impl StackTable {
         format!(
             "{} of {} frames unnamed; {} stacks whose frame pointers led astray; {} files not opened, {} times no answer \
              from a file system, {} changed, {} refused; {} processes gone before their mappings were read; {} perf maps refused, {} not \
-             believed{}{}; {}",
+             believed{}{}; {}; {}",
             symbols.unnamed,
             symbols.frames,
             self.astray,
@@ -62,6 +63,7 @@ impl StackTable {
             reason("no stream of mapping changes", &symbols.stream),
             reason("no kernel names", &symbols.kernel),
             self.unwinder.describe(),
+            self.unwinder.pythons.describe(),
         )
     }
 }

@@ -20,6 +20,59 @@ pub(super) struct Record {
     pub(super) kind: u8,
     pub(super) end: u8,
     pub(super) addresses: Vec<u64>,
+    /// Python functions of a user stack, if its thread runs any.
+    pub(super) python: Option<PythonStack>,
+}
+
+/// Functions of Python that a thread is in.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct PythonStack {
+    /// Innermost first.
+    pub(super) frames: Vec<PythonFrame>,
+    pub(super) end: StackEnd,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PythonFrame {
+    /// Address of its code object.
+    pub(super) code: u64,
+    /// The instruction that it is at, as the version counts them.
+    pub(super) instruction: u32,
+    /// By which the code object is known again: 24 bits.
+    pub(super) checksum: u32,
+    /// C code called it.
+    pub(super) is_entry: bool,
+}
+
+impl PythonFrame {
+    /// Two words of the record.
+    fn of([code, position]: [u64; 2]) -> Self {
+        let half = |word: u64| u32::try_from(word & 0xffff_ffff).expect("32 bits");
+        Self {
+            code,
+            instruction: half(position),
+            checksum: half(position >> 40),
+            is_entry: position >> 32 & 1 == 1,
+        }
+    }
+}
+
+impl PythonStack {
+    /// Words behind the addresses; `None`: there are none, or they are torn.
+    fn of(words: &[u64]) -> Option<Self> {
+        let (told, words) = words.split_first()?;
+        let (frames, torn) = words.as_chunks();
+        let count = usize::try_from(told & 0xffff).expect("16 bits");
+        (torn.is_empty() && frames.len() == count).then(|| Self {
+            frames: frames.iter().copied().map(PythonFrame::of).collect(),
+            end: match told >> 16 {
+                0 => StackEnd::Root,
+                1 => StackEnd::Depth,
+                _ => StackEnd::Unreadable,
+            },
+        })
+    }
 }
 
 /// `enum stack_end` of the BPF side.
@@ -39,14 +92,16 @@ impl Record {
         let (header, rest) = bytes.split_at_checked(HEADER_BYTES)?;
         let word = |at: usize| Some(u64::from_ne_bytes(header.get(at..at + 8)?.try_into().ok()?));
         let depth = u16::from_ne_bytes(header.get(20..22)?.try_into().ok()?).into();
-        let addresses: Vec<u64> = words(rest).take(depth).collect();
-        (addresses.len() == depth).then_some(Self {
+        let mut addresses: Vec<u64> = words(rest).collect();
+        let behind = (depth <= addresses.len()).then(|| addresses.split_off(depth))?;
+        Some(Self {
             id: word(0)?,
             time_ns: word(8)?,
             tgid: u32::from_ne_bytes(header.get(16..20)?.try_into().ok()?),
             kind: *header.get(22)?,
             end: *header.get(23)?,
             addresses,
+            python: PythonStack::of(&behind),
         })
     }
 }
@@ -78,8 +133,38 @@ mod tests {
             (7, 99, 1234, kind::USER)
         );
         assert_eq!(end_of(record.end), StackEnd::Unreadable);
-        assert_eq!(record.addresses, [0x10, 0x20]);
+        assert_eq!(
+            (&record.addresses[..], record.python),
+            (&[0x10, 0x20][..], None)
+        );
         assert!(Record::parse(&bytes[..bytes.len() - 1]).is_none(), "torn");
         assert!(Record::parse(&bytes[..10]).is_none(), "no header");
+        let functions = [
+            2 | 1 << 16,
+            0x70,
+            0xabcd_ef00_0000_0012,
+            0x80,
+            0x1_0000_0034_u64,
+        ];
+        for word in functions {
+            bytes.extend(word.to_ne_bytes());
+        }
+        let record = Record::parse(&bytes).expect("a whole record");
+        let function = |code, instruction, checksum, is_entry| PythonFrame {
+            code,
+            instruction,
+            checksum,
+            is_entry,
+        };
+        let expected = PythonStack {
+            frames: vec![
+                function(0x70, 0x12, 0xab_cdef, false),
+                function(0x80, 0x34, 0, true),
+            ],
+            end: StackEnd::Depth,
+        };
+        assert_eq!((record.addresses.len(), record.python), (2, Some(expected)));
+        let torn = Record::parse(&bytes[..bytes.len() - 8]).expect("the addresses are whole");
+        assert_eq!(torn.python, None);
     }
 }

@@ -196,6 +196,11 @@ impl Symbolizer {
         headers.is_some_and(|headers| headers.go.present)
     }
 
+    /// A module's path, as frames show it.
+    pub fn module_path(&self, module: u32) -> &str {
+        &self.modules.get(module).path
+    }
+
     /// A module's open file, if it is still what was mapped.
     pub fn module_file(&mut self, module: u32) -> Option<&File> {
         self.modules.reopen(module);

@@ -139,6 +139,7 @@ impl Thread {
                 sp: raw.sp,
                 bp: raw.bp,
                 lr: raw.lr,
+                thread_pointer: raw.thread_pointer,
                 exact: raw.exact != 0,
             },
             kernel_lock: kernel_lock(raw),

@@ -46,6 +46,7 @@ pub(crate) fn add_stacks(
                 sp: open.sp,
                 bp: open.bp,
                 lr: open.lr,
+                thread_pointer: open.thread_pointer,
                 exact: false,
             };
             let (stack, inside) = stacks.insert_inside(open.tgid, end_ns, registers, open.outer_sp);

@@ -14,6 +14,7 @@ mod processes;
 mod publish;
 mod queue;
 mod rules;
+mod settings;
 mod tables;
 mod words;
 
@@ -22,56 +23,23 @@ use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use clap::ValueEnum;
 use host::descriptors;
 use host::procs;
-use libbpf_rs::MapHandle;
 use profile::losses::Losses;
 use symbols::mappings::Backing;
 use symbols::{Executable, Symbolizer};
 use unwind::Rule;
 
 pub use outside::Registers;
+pub use settings::{Maps, Method, Wanted};
 
+use crate::interpreters::Pythons;
 use files::Files;
 use maker::{Made, Maker};
 use processes::{Listed, Processes};
 use rules::Rules;
 use tables::{Module, Tables, Taken, rule_at};
 use words::Words;
-
-/// `--unwind`; the values of the BPF side's `enum unwind_mode`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Method {
-    /// By the tables of .eh_frame; by frame pointers where there is none
-    #[default]
-    Auto = 0,
-    /// By frame pointers only
-    Fp = 1,
-    /// By tables only
-    Cfi = 2,
-}
-
-/// The BPF side's maps.
-pub struct Maps {
-    /// `unwind_chunks`
-    pub chunks: MapHandle,
-    /// `unwind_rules`
-    pub rules: MapHandle,
-    /// `unwind_processes`
-    pub processes: MapHandle,
-    /// `unwind_files`
-    pub files: MapHandle,
-}
-
-/// Whose tables are kept.
-#[derive(Clone, Debug)]
-pub struct Wanted {
-    /// From the start.
-    pub at_start: Vec<u32>,
-    /// Also of every process that maps anything later; else only of those whose stacks are seen.
-    pub later: bool,
-}
 
 /// Tables that nobody has mapped any more are kept as long as all of them take no more bytes: the next process of a busy
 /// shell script maps them again.
@@ -99,6 +67,7 @@ pub struct Unwinder {
     postponed: HashSet<u32>,
     processes: Processes,
     files: Files,
+    pub(crate) pythons: Pythons,
 }
 
 /// What is known of a file.
@@ -138,6 +107,7 @@ impl Unwinder {
             postponed: HashSet::new(),
             processes: Processes::new(maps.processes),
             files: Files::new(maps.files),
+            pythons: Pythons::new(maps.pythons),
         })
     }
 
@@ -176,6 +146,9 @@ impl Unwinder {
             if self.later || self.is_followed(tgid) {
                 self.refresh(tgid, symbolizer);
             }
+        }
+        for tgid in self.pythons.due() {
+            self.refresh(tgid, symbolizer);
         }
         while let Some(made) = self.maker.take() {
             self.add(made, symbolizer);
@@ -265,6 +238,7 @@ impl Unwinder {
     fn refresh(&mut self, tgid: u32, symbolizer: &mut Symbolizer) {
         let Some(start_stack) = procs::stack_start(tgid) else {
             self.processes.forget(tgid, &mut self.words);
+            self.pythons.forget(tgid);
             self.followed.remove(&tgid);
             return;
         };
@@ -272,12 +246,15 @@ impl Unwinder {
         let Some(executables) = symbolizer.executables(tgid) else {
             return;
         };
+        self.pythons
+            .look((tgid, start_stack), &executables, symbolizer);
+        let python = self.pythons.number(tgid);
         let listed = executables
             .iter()
             .filter_map(|executable| self.list(tgid, executable, symbolizer))
             .collect();
         self.processes
-            .publish(tgid, start_stack, listed, &mut self.words);
+            .publish(tgid, start_stack, listed, python, &mut self.words);
     }
 
     fn list(

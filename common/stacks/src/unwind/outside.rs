@@ -25,6 +25,8 @@ pub struct Registers {
     pub bp: u64,
     /// aarch64: the register that has the return address of a function that has not saved it; 0 elsewhere.
     pub lr: u64,
+    /// Address that the thread's own data lies around; 0: it is not known.
+    pub thread_pointer: u64,
     /// `ip` is any instruction, not the one after a system call.
     pub exact: bool,
 }
@@ -178,6 +180,7 @@ mod tests {
             sp,
             bp: first,
             lr: 0,
+            thread_pointer: 0,
             exact: true,
         };
         memory[2] = second;
@@ -205,6 +208,7 @@ mod tests {
             sp: 0,
             bp: 0,
             lr: 0,
+            thread_pointer: 0,
             exact: true,
         };
         assert_eq!(own(registers), (vec![0x1001], StackEnd::NoTable));
@@ -217,6 +221,7 @@ mod tests {
             sp: 0,
             bp: 0x10,
             lr: 0,
+            thread_pointer: 0,
             exact: false,
         };
         assert_eq!(own(registers), (vec![0x1000], StackEnd::Unreadable));

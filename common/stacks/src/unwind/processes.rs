@@ -51,12 +51,13 @@ impl Processes {
         }
     }
 
-    /// Replaces what is known of a process.
+    /// Replaces what is known of a process; `python` is the number of its interpreter, 0: it has none.
     pub(super) fn publish(
         &mut self,
         tgid: u32,
         start_stack: u64,
         mut list: Vec<Listed>,
+        python: u32,
         words: &mut Words,
     ) {
         list.sort_by_key(|listed| listed.begin);
@@ -74,6 +75,7 @@ impl Processes {
         value[8..12].copy_from_slice(&run.at.to_ne_bytes());
         value[12..16].copy_from_slice(&mappings.to_ne_bytes());
         value[16..20].copy_from_slice(&self.generation.to_ne_bytes());
+        value[20..].copy_from_slice(&python.to_ne_bytes());
         if self
             .map
             .update(&tgid.to_ne_bytes(), &value, MapFlags::ANY)

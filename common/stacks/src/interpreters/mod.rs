@@ -1,0 +1,376 @@
+//! Functions of Python: interpreters among the processes, for the BPF side, and names and places of functions in stacks.
+//!
+//! The BPF side walks the interpreter's own frames behind the native ones (`python_walk.bpf.h`). Here the two are joined, and
+//! functions get their names out of the process's memory, soon after the stack has come.
+
+mod codes;
+mod layout;
+mod outside;
+mod parts;
+mod process;
+mod splice;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use host::procs;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use profile::frame::Frame;
+use profile::losses::Losses;
+use profile::model::StackEnd;
+use python::{Code, Refusal, Runtime};
+use symbols::{Executable, Location, Symbolizer};
+
+use crate::record::PythonStack;
+use codes::{Codes, nameless};
+use parts::is_named;
+pub(crate) use parts::{Part, named};
+use process::{Binaries, Pages, Traced, may_hold};
+use splice::{Halves, Piece, splice};
+
+/// `MAX_PYTHONS` of the BPF side; number 0 is none.
+const MOST_LAYOUTS: usize = 256;
+/// Processes that are remembered.
+const MOST_PROCESSES: usize = 1 << 15;
+/// How often one is looked at that has not made its interpreter yet: the first time, and at most.
+const SOON: Duration = Duration::from_millis(10);
+const LATER: Duration = Duration::from_secs(1);
+
+/// What stands for functions outside of the outermost that was walked.
+const CUT: &str = "[Python: more functions]";
+
+/// What is known of a process's interpreter.
+enum State {
+    /// It has one.
+    Runs(Arc<Runtime>),
+    /// It will have one, most likely.
+    Early { again: Instant, wait: Duration },
+    /// None, or one that is not walked.
+    Without,
+}
+
+struct Process {
+    /// Tells an address space from the one before exec.
+    space: u64,
+    /// Files that were looked at.
+    modules: Vec<u32>,
+    state: State,
+}
+
+/// Interpreters, and names of their functions.
+pub(crate) struct Pythons {
+    /// `pythons`
+    map: MapHandle,
+    /// What is in it, from number 1 on.
+    layouts: Vec<[u8; layout::BYTES]>,
+    processes: HashMap<u32, Process>,
+    /// Ranges of files that hold the interpreter's loop, by module: file offsets.
+    loops: HashMap<u32, Vec<Range<u64>>>,
+    binaries: Binaries,
+    codes: Codes,
+    /// Processes that run Python.
+    found: u64,
+    refused: u64,
+    /// Interpreters that the BPF side could not be told of.
+    no_room: u64,
+    /// Why one was, the last time.
+    refusal: Option<Refusal>,
+    /// Stacks whose functions are not all there.
+    cut: u64,
+    unreadable: u64,
+    /// Stacks of which the halves do not fit.
+    unmatched: u64,
+}
+
+impl Pythons {
+    /// `map` is the BPF side's table of interpreters.
+    pub(crate) fn new(map: MapHandle) -> Self {
+        Self {
+            map,
+            layouts: Vec::new(),
+            processes: HashMap::new(),
+            loops: HashMap::new(),
+            binaries: Binaries::default(),
+            codes: Codes::default(),
+            found: 0,
+            refused: 0,
+            no_room: 0,
+            refusal: None,
+            cut: 0,
+            unreadable: 0,
+            unmatched: 0,
+        }
+    }
+
+    /// Looks for an interpreter in a process that maps these files, unless it is known. `space`: see [`host::procs::stack_start`].
+    pub(crate) fn look(
+        &mut self,
+        (tgid, space): (u32, u64),
+        executables: &[Executable],
+        symbolizer: &mut Symbolizer,
+    ) {
+        let is_candidate = |file: &&Executable| may_hold(symbolizer.module_path(file.module));
+        let mut modules: Vec<u32> = executables
+            .iter()
+            .filter(is_candidate)
+            .map(|file| file.module)
+            .collect();
+        modules.dedup();
+        if modules.is_empty() {
+            return;
+        }
+        let known = self
+            .processes
+            .get(&tgid)
+            .filter(|known| known.space == space && known.modules == modules);
+        let wait = match known.map(|known| &known.state) {
+            Some(State::Runs(_) | State::Without) => return,
+            Some(State::Early { again, .. }) if Instant::now() < *again => return,
+            Some(State::Early { wait, .. }) => (*wait * 2).min(LATER),
+            None => SOON,
+        };
+        let state = self.state(tgid, executables, symbolizer, wait);
+        if self.processes.len() >= MOST_PROCESSES {
+            self.processes.clear();
+        }
+        self.processes.insert(
+            tgid,
+            Process {
+                space,
+                modules,
+                state,
+            },
+        );
+    }
+
+    /// The same for one that was not looked at yet, of which a stack has come.
+    pub(crate) fn ensure(&mut self, tgid: u32, symbolizer: &mut Symbolizer) {
+        let is_known = |process: &Process| matches!(process.state, State::Runs(_));
+        if self.processes.get(&tgid).is_some_and(is_known) {
+            return;
+        }
+        if let Some(space) = procs::stack_start(tgid)
+            && let Some(executables) = symbolizer.executables(tgid)
+        {
+            self.look((tgid, space), &executables, symbolizer);
+        }
+    }
+
+    fn state(
+        &mut self,
+        tgid: u32,
+        executables: &[Executable],
+        symbolizer: &mut Symbolizer,
+        wait: Duration,
+    ) -> State {
+        let Some(process) = Traced::new(tgid, executables, &mut self.binaries, symbolizer) else {
+            return State::Without;
+        };
+        match Runtime::find(&process) {
+            Ok(Some(runtime)) => {
+                self.found += 1;
+                self.learn_loops(&runtime, executables);
+                State::Runs(Arc::new(runtime))
+            }
+            Ok(None) => State::Without,
+            Err(refusal) if refusal.may_pass() => State::Early {
+                again: Instant::now() + wait,
+                wait,
+            },
+            Err(refusal) => {
+                self.refused += 1;
+                self.refusal = Some(refusal);
+                State::Without
+            }
+        }
+    }
+
+    /// The loop's code by its file, for processes that are gone before anyone has looked at them.
+    fn learn_loops(&mut self, runtime: &Runtime, executables: &[Executable]) {
+        for range in &runtime.loops {
+            let holder = executables
+                .iter()
+                .find(|file| file.start <= range.start && range.end <= file.end);
+            let Some(file) = holder else { continue };
+            let offset = |address: u64| address - file.start + file.offset;
+            let range = offset(range.start)..offset(range.end);
+            let known = self.loops.entry(file.module).or_default();
+            if !known.contains(&range) {
+                known.push(range);
+            }
+        }
+    }
+
+    /// Number of a process's interpreter on the BPF side, which learns it; 0: it has none.
+    pub(crate) fn number(&mut self, tgid: u32) -> u32 {
+        let Some(Process {
+            state: State::Runs(runtime),
+            ..
+        }) = self.processes.get(&tgid)
+        else {
+            return 0;
+        };
+        let Some(layout) = layout::encode(runtime) else {
+            self.no_room += 1;
+            return 0;
+        };
+        let known = self.layouts.iter().position(|known| *known == layout);
+        let number = known.unwrap_or(self.layouts.len()) + 1;
+        if known.is_none() {
+            let key = u32::try_from(number).expect("few").to_ne_bytes();
+            if number >= MOST_LAYOUTS || self.map.update(&key, &layout, MapFlags::ANY).is_err() {
+                self.no_room += 1;
+                return 0;
+            }
+            self.layouts.push(layout);
+        }
+        u32::try_from(number).expect("few")
+    }
+
+    /// Processes that may have made their interpreters by now.
+    pub(crate) fn due(&self) -> Vec<u32> {
+        let now = Instant::now();
+        let is_due = |process: &Process| matches!(&process.state, State::Early { again, .. } if *again <= now);
+        let due = self.processes.iter().filter(|(_, process)| is_due(process));
+        due.map(|(tgid, _)| *tgid).collect()
+    }
+
+    /// The process is gone.
+    pub(crate) fn forget(&mut self, tgid: u32) {
+        self.processes.remove(&tgid);
+    }
+
+    /// Puts functions into a stack, leaf first; gives how it ends, too.
+    pub(crate) fn join(
+        &mut self,
+        tgid: u32,
+        locations: &[Location],
+        end: StackEnd,
+        stack: &PythonStack,
+    ) -> (Vec<Part>, StackEnd) {
+        let is_loop: Vec<bool> = locations
+            .iter()
+            .map(|location| self.is_loop(location))
+            .collect();
+        if is_named(locations, &is_loop) {
+            return (vec![Part::Native(locations.into())], end);
+        }
+        let is_entry: Vec<bool> = stack.frames.iter().map(|frame| frame.is_entry).collect();
+        let spliced = splice(&Halves {
+            is_loop: &is_loop,
+            is_native_complete: end == StackEnd::Root,
+            is_entry: &is_entry,
+            is_python_complete: stack.end == StackEnd::Root,
+        });
+        self.unmatched += u64::from(!spliced.is_matched);
+        self.cut += u64::from(stack.end == StackEnd::Depth);
+        self.unreadable += u64::from(stack.end == StackEnd::Unreadable);
+        let frames = self.frames(tgid, stack);
+        let part = |piece| match piece {
+            Piece::Native(range) => Part::Native(locations[range].into()),
+            Piece::Python(range) => {
+                let is_last = range.end == stack.frames.len() && stack.end != StackEnd::Root;
+                let mut of_piece: Vec<Frame> = frames[range].iter().flatten().cloned().collect();
+                of_piece.extend(is_last.then(|| nameless(CUT)));
+                Part::Python(of_piece.into())
+            }
+        };
+        let parts = spliced.pieces.into_iter().map(part).collect();
+        (
+            parts,
+            if end == StackEnd::Root {
+                stack.end
+            } else {
+                end
+            },
+        )
+    }
+
+    fn is_loop(&self, location: &Location) -> bool {
+        let Location::Module { module, offset } = location else {
+            return false;
+        };
+        let ranges = self.loops.get(module);
+        ranges.is_some_and(|ranges| ranges.iter().any(|range| range.contains(offset)))
+    }
+
+    /// The interpreter of a process, and the address space that it is in.
+    fn runtime(&self, tgid: u32) -> Option<(u64, Arc<Runtime>)> {
+        match self.processes.get(&tgid)? {
+            Process {
+                space,
+                state: State::Runs(runtime),
+                ..
+            } => Some((*space, Arc::clone(runtime))),
+            _ => None,
+        }
+    }
+
+    /// Functions of a thread that does not run, by the address that its own data lies around. `None`: it runs no Python.
+    pub(crate) fn walk(&self, tgid: u32, thread_pointer: u64) -> Option<PythonStack> {
+        let (_, runtime) = self.runtime(tgid)?;
+        outside::walk(&Pages(tgid), &runtime, thread_pointer)
+    }
+
+    fn frames(&mut self, tgid: u32, stack: &PythonStack) -> Vec<Option<Frame>> {
+        let (space, runtime) = self.runtime(tgid).unzip();
+        let memory = Pages(tgid);
+        let frames = stack.frames.iter().map(|frame| {
+            let read = || Code::read(&memory, runtime.as_ref()?, frame.code).ok();
+            let process = (tgid, space.unwrap_or_default());
+            self.codes.frame(process, frame, read)
+        });
+        frames.collect()
+    }
+
+    /// What did not fit, or was not to be read.
+    pub(crate) fn count_losses(&self, losses: &mut Losses) {
+        let unnamed = &self.codes.unnamed;
+        losses.count("python_cut", "stacks of Python: too deep", self.cut);
+        losses.count(
+            "python_unreadable",
+            "stacks of Python: memory not there",
+            self.unreadable,
+        );
+        losses.count(
+            "python_unmatched",
+            "stacks of Python: frames do not fit",
+            self.unmatched,
+        );
+        losses.count(
+            "python_replaced",
+            "functions of Python: code replaced",
+            unnamed.replaced,
+        );
+        losses.count(
+            "python_unread",
+            "functions of Python: not read in time",
+            unnamed.unread,
+        );
+        losses.count(
+            "python_functions_full",
+            "functions of Python: no room",
+            unnamed.full,
+        );
+        losses.count(
+            "python_full",
+            "interpreters of Python: no room",
+            self.no_room,
+        );
+    }
+
+    /// For `-v`.
+    pub(crate) fn describe(&self) -> String {
+        let why = self
+            .refusal
+            .as_ref()
+            .map(|why| format!(": {why}"))
+            .unwrap_or_default();
+        format!(
+            "{} processes run Python, {} not walked{why}",
+            self.found, self.refused
+        )
+    }
+}

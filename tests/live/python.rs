@@ -1,0 +1,274 @@
+//! Python without any flag: functions where the interpreter's loop stood, on a CPU and off it, by the program's own account and the
+//! kernel's.
+
+use std::fs;
+use std::process::Command;
+
+use crate::interpreters::{Traced, assert_share, source, trace};
+use crate::off_cpu::{Times, sees_hidden};
+use crate::prelude::*;
+use crate::symbols::{name, stacks};
+use crate::ticks::{assert_ticks, moments};
+
+/// The system's own.
+const PYTHON: &str = "/usr/bin/python3";
+const MAIN: [&str; 3] = ["<module>", "main", "timed"];
+const THREAD: [&str; 3] = ["Thread._bootstrap", "Thread._bootstrap_inner", "Thread.run"];
+/// Functions of `plain.py` that compute, from `timed` on.
+const KINDS: [(&str, &[&str]); 5] = [
+    (
+        "property",
+        &["<lambda>", "Worker.crunched", "Worker.crunch", "spin"],
+    ),
+    ("generator", &["drain", "numbers", "spin"]),
+    (
+        "comprehension",
+        &["squares", "squares.<locals>.<listcomp>", "spin"],
+    ),
+    ("key", &["ranked", "ranked.<locals>.weigh", "spin"]),
+    (
+        "task",
+        &[
+            "work_in_task",
+            "run",
+            "Runner.run",
+            "BaseEventLoop.run_until_complete",
+            "BaseEventLoop.run_forever",
+            "BaseEventLoop._run_once",
+            "Handle._run",
+            "work_in_task.<locals>.crawl",
+            "spin",
+        ],
+    ),
+];
+
+fn plain() -> Workload {
+    let mut command = Command::new(PYTHON);
+    command.arg("-I").arg(source("plain.py"));
+    Workload::spawn("python", command)
+}
+
+/// Python functions of a stack, root first.
+fn functions(stack: &Value) -> Vec<&str> {
+    let frames = list(stack, "user").iter();
+    frames
+        .filter(|frame| frame["kind"] == "jit")
+        .map(name)
+        .collect()
+}
+
+/// All of them.
+fn is_chain(stack: &Value, chain: &[&[&str]]) -> bool {
+    functions(stack) == chain.concat()
+}
+
+/// The program's function of each frame with a line is the one that has this line.
+fn assert_lines(report: &Value) {
+    let text = fs::read_to_string(source("plain.py")).expect("the program");
+    let lines: Vec<&str> = text.lines().collect();
+    let words = [
+        ("sleepy.<locals>.nap", "time.sleep(NAP_S)"),
+        ("numbers", "yield spin("),
+        ("Worker.crunch", "self.total += spin("),
+        ("ranked.<locals>.weigh", "return spin("),
+        ("sleepy", "nap()"),
+        ("<module>", "main()"),
+    ];
+    for (function, word) in words {
+        let frames = stacks(report).iter().flat_map(|stack| list(stack, "user"));
+        let mut own = frames.filter(|frame| frame["kind"] == "jit" && name(frame) == function);
+        let own = own.find(|frame| text_of(frame, "file").ends_with("plain.py"));
+        let Some(frame) = own else { continue };
+        let line = usize::try_from(number(frame, "line")).expect("a line");
+        assert!(lines[line - 1].contains(word), "{function}: line {line}");
+    }
+}
+
+fn text_of<'a>(frame: &'a Value, field: &str) -> &'a str {
+    frame[field].as_str().unwrap_or_default()
+}
+
+/// Nobody runs meanwhile: BPF does not see their stacks, the tool walks them.
+fn assert_asleep(workload: &Workload) {
+    let asleep = Tool::run("offcputime", format!("-j -p {} 0.2", workload.pid()));
+    let asleep = asleep.ok().report();
+    let wait: &[&str] = &["wait_for", "Semaphore.acquire", "Condition.wait"];
+    let in_place = |stack: &Value| {
+        stack["user_end"] == "root"
+            && (is_chain(stack, &[&MAIN[..2]]) || is_chain(stack, &[&THREAD, wait]))
+    };
+    assert_eq!(stacks(&asleep).len(), 2, "{asleep}");
+    assert_share(&asleep, "asleep throughout", 1.0, |_| true, in_place);
+}
+
+/// Every stack goes up to the thread's first function, and every function has its name.
+fn assert_reports(traced: &Traced) {
+    let is_complete = |stack: &Value| {
+        let first = functions(stack).first().copied();
+        stack["user_end"] == "root" && [Some(MAIN[0]), Some(THREAD[0])].contains(&first)
+    };
+    for report in [&traced.samples, &traced.waits] {
+        assert_share(report, "complete", 0.99, |_| true, is_complete);
+        for loss in [
+            "cut",
+            "unreadable",
+            "unmatched",
+            "replaced",
+            "unread",
+            "full",
+        ] {
+            let nameless = stacks(report).iter().map(functions);
+            let mut nameless =
+                nameless.filter(|names| names.iter().any(|name| name.starts_with('[')));
+            let loss = &report["losses"][format!("python_{loss}")];
+            assert_eq!(*loss, 0, "{:?}", nameless.next());
+        }
+        assert_lines(report);
+    }
+}
+
+/// As many samples of each kind as there were ticks, in its functions.
+fn assert_samples(traced: &Traced) {
+    let tid = id(&traced.said, "tid");
+    let samples = moments(&traced.moments, tid);
+    for (kind, chain) in KINDS {
+        let said = &traced.said[kind];
+        let when = number(said, "start_ns")..number(said, "end_ns");
+        let of_kind = samples.iter().filter(|one| when.contains(&one.ns));
+        assert_ticks(of_kind.clone().count() as u64, &traced.ticks, tid, &when);
+        let chain: Vec<&str> = [&MAIN[..], chain].concat();
+        let is_there = |function: &&str| chain.contains(function);
+        let is_right = of_kind.clone().filter(|one| {
+            let from_root = one.functions.iter().rev().map(String::as_str);
+            from_root.filter(is_there).eq(chain.iter().copied())
+        });
+        let (all, right) = (of_kind.clone().count(), is_right.count());
+        assert_within(kind, right as f64 / all as f64, 0.97.., all);
+    }
+}
+
+/// Sleeps are those of the log, and of the program's clock.
+fn assert_naps(traced: &Traced) {
+    let tid = id(&traced.said, "tid");
+    let naps = &traced.said["naps"];
+    let when = number(naps, "start_ns")..number(naps, "end_ns");
+    let times = Times::in_report(&traced.waits, &traced.logs, tid.into(), sees_hidden());
+    let asleep = times.bracket(|absence| !absence.was_runnable && absence.begins_in(&when));
+    let is_nap = |stack: &Value| {
+        is_chain(stack, &[&MAIN, &["sleepy", "sleepy.<locals>.nap"]])
+            && stack["reason"] != "preempted"
+    };
+    assert!(asleep.count >= 12, "{}", traced.said);
+    times.assert_inside(&asleep, is_nap);
+    let wall = when.end - when.start;
+    let own: u64 = stacks(&traced.waits)
+        .iter()
+        .filter(|stack| is_nap(stack))
+        .map(weight)
+        .sum();
+    assert_within("naps", own, wall * 98 / 100..=wall, &traced.said);
+}
+
+/// Waits for the lock are as long as the thread says.
+fn assert_locks(traced: &Traced) {
+    let in_lock = |stack: &Value| is_chain(stack, &[&THREAD, &["wait_for"]]);
+    let own: u64 = stacks(&traced.waits)
+        .iter()
+        .filter(|stack| in_lock(stack))
+        .map(weight)
+        .sum();
+    let locked = number(&traced.said, "locked_ns");
+    assert_within(
+        "waits for the lock",
+        own,
+        locked * 98 / 100..=locked * 102 / 100,
+        &traced.said,
+    );
+}
+
+#[test]
+fn functions_stand_where_the_loop_stood() {
+    let _machine = Machine::alone();
+    let workload = plain();
+    assert_asleep(&workload);
+    let traced = trace(workload, || ());
+    assert_reports(&traced);
+    assert_samples(&traced);
+    assert_naps(&traced);
+    assert_locks(&traced);
+}
+
+/// 128 functions, and a word that there are more.
+#[test]
+fn what_is_too_deep_is_cut_and_counted() {
+    let _machine = Machine::alone();
+    let program = "import os, sys, time\n\
+        def down(depth):\n    \
+            time.sleep(600) if depth == 0 else down(depth - 1)\n\
+        print('ready', os.getpid(), flush=True)\n\
+        sys.setrecursionlimit(5000)\n\
+        down(3000)\n";
+    let mut command = Command::new(PYTHON);
+    command.args(["-I", "-c", program]);
+    let workload = Workload::spawn("python", command);
+    let report = Tool::run("offcputime", format!("-j -p {} 0.2", workload.pid()));
+    let report = report.status(0).report();
+    let stack = only(&report, "stacks");
+    let functions = functions(stack);
+    assert_eq!(functions.len(), 129, "{functions:?}");
+    assert!(
+        functions[1..].iter().all(|name| *name == "down"),
+        "{functions:?}"
+    );
+    assert_eq!(functions[0], "[Python: more functions]");
+    assert_eq!(
+        (&stack["user_end"], &report["losses"]["python_cut"]),
+        (&"depth".into(), &1.into())
+    );
+}
+
+/// What says that it is an interpreter, and is none, is not walked: its stacks are native, and the tool says so.
+#[test]
+fn a_program_that_plays_an_interpreter_stays_native() {
+    const SOURCE: &str = r#"
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+const unsigned long Py_Version = 0x030b02f0;
+char _PyRuntime[65536], PyCode_Type[512], PyFrame_Type[512];
+__attribute__((noinline)) int _PyEval_EvalFrameDefault(void)
+{
+	char word[8];
+
+	return read(0, word, sizeof(word)) > 0;
+}
+int PyGILState_GetThisThreadState(void)
+{
+	return 0;
+}
+int main(void)
+{
+	memset(_PyRuntime, 0x41, sizeof(_PyRuntime));
+	memset(PyCode_Type, 0x7f, sizeof(PyCode_Type));
+	for (int i = 0; i < 512; i += 8) {
+		void *self = PyFrame_Type;
+
+		memcpy(PyFrame_Type + i, &self, 8);
+	}
+	printf("ready %d\n", getpid());
+	fflush(stdout);
+	return _PyEval_EvalFrameDefault();
+}
+"#;
+    let _machine = Machine::alone();
+    let program = Program::c("python3", SOURCE, "-O1 -rdynamic");
+    let workload = Workload::spawn("python", program.command(""));
+    let report = Tool::run("offcputime", format!("-v -j -p {} 0.2", workload.pid())).ok();
+    let stderr = report.stderr.clone();
+    let report = report.report();
+    let stack = only(&report, "stacks");
+    let names: Vec<&str> = list(stack, "user").iter().map(name).collect();
+    assert!(names.contains(&"_PyEval_EvalFrameDefault"), "{names:?}");
+    assert!(functions(stack).is_empty(), "{names:?}");
+    assert!(stderr.contains("1 not walked"), "{stderr}");
+}
