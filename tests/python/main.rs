@@ -169,6 +169,28 @@ fn entry_frames_are_as_many_as_native_frames_of_the_loop() {
     }
 }
 
+#[test]
+fn code_that_replaced_other_code_is_told_from_it() {
+    for interpreter in all() {
+        let standing = Standing::start(&interpreter);
+        standing.ask();
+        let runtime = found(&standing.outside);
+        let read = |address| Code::read(&standing.outside, &runtime, address).expect("code");
+        let (place, name) = standing.replace();
+        let before = read(place);
+        assert_eq!(before.name, name);
+        for _ in 0..8 {
+            let (again, name) = standing.replace();
+            let code = read(again);
+            assert_eq!((again, &code.name), (place, &name));
+            // Before there is nothing that two of the same shape would differ in.
+            if runtime.version.minor >= 12 {
+                assert_ne!(code.checksum, before.checksum, "{}", interpreter.version);
+            }
+        }
+    }
+}
+
 /// Whoever prints a line has let go of the lock for that: it takes it again some time after the line is there.
 #[test]
 fn the_global_lock_is_held_by_who_says_so() {

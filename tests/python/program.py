@@ -2,6 +2,7 @@
 is read, until the input ends."""
 
 import functools
+import itertools
 import json
 import signal
 import sys
@@ -204,6 +205,25 @@ def importing(directory):
     __import__("usekit_stands")
 
 
+replaced = []
+numbers = itertools.count(100)
+
+
+def replace():
+    """Code of the same shape at the same place as the last one's, which is freed."""
+    place = id(replaced[0].__code__) if replaced else None
+    others = []
+    while True:
+        others.append(replaced and replaced.pop())
+        others.clear()
+        name = f"function_{next(numbers)}"
+        space = {}
+        exec(f"def {name}(): return {name}", space)
+        replaced.append(space.pop(name))
+        if place in (None, id(replaced[0].__code__)):
+            return [id(replaced[0].__code__), name]
+
+
 def frames(frame):
     found = []
     while frame:
@@ -238,6 +258,9 @@ def main():
             print(threading.get_native_id(), flush=True)
             while not released:
                 pass
+            continue
+        if line == "replace\n":
+            print(json.dumps(replace()), flush=True)
             continue
         said = {}
         all_frames = sys._current_frames()

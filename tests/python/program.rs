@@ -64,6 +64,15 @@ impl Standing {
         line.trim().parse().expect("a number")
     }
 
+    /// Has it put code of the same shape where it has put some before; gives the place and the name.
+    pub(crate) fn replace(&self) -> (u64, String) {
+        let mut pipes = self.pipes.borrow_mut();
+        writeln!(pipes.0, "replace").expect("it listens");
+        let mut line = String::new();
+        pipes.1.read_line(&mut line).expect("an answer");
+        serde_json::from_str(&line).expect("JSON")
+    }
+
     /// Ends that.
     pub(crate) fn release(&self) {
         let pid = rustix::process::Pid::from_child(&self.child);

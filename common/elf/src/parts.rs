@@ -12,6 +12,8 @@ use crate::callers::{function_at, function_starts};
 
 /// Bytes of a function, or of a part, that are searched; the largest interpreters' loops have 100 KiB.
 const MAX_BYTES: u64 = 4 << 20;
+/// Bytes of all that may be parts of one function.
+const MAX_ALL: u64 = 16 << 20;
 /// Functions that are looked at, as the parts of one may be.
 const MAX_PARTS: usize = 256;
 /// Bytes of a jump's distance.
@@ -32,7 +34,12 @@ pub fn parts(file: &File, headers: &Headers, function: &Range<u64>) -> Vec<Range
     found.sort_unstable_by_key(|range| range.start);
     found.dedup();
     found.truncate(MAX_PARTS);
+    let mut left = MAX_ALL;
     found.retain(|part| {
+        match left.checked_sub(part.end.saturating_sub(part.start).min(MAX_BYTES)) {
+            Some(rest) => left = rest,
+            None => return false,
+        }
         let inside = |target: &u64| *target > function.start && *target < function.end;
         jumps(file, headers, part).iter().any(inside)
     });

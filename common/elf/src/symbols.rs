@@ -65,17 +65,17 @@ mod tests {
     /// Has to be in the symbol table: looked up by the test below.
     #[used]
     #[unsafe(no_mangle)]
-    static USEKIT_LOOKED_UP_BY_NAME: [u32; 5] = [1; 5];
+    static USEKIT_FOUND_BY_NAME: [u32; 5] = [1; 5];
 
     #[test]
     fn symbols_are_found_by_their_whole_names() {
         let file = File::open("/proc/self/exe").expect("this program");
-        let names = ["USEKIT_LOOKED_UP_BY_NAME", "main", "USEKIT_LOOKED_UP"];
+        let names = ["USEKIT_FOUND_BY_NAME", "main", "USEKIT_FOUND"];
         let [variable, main, part] = symbols(&file, names).expect("a program");
         assert_eq!(variable.expect("a symbol").size, 20);
         assert!(main.expect("a function").address != 0);
         assert_eq!(part, None);
-        let none = dynamic_symbols(&file, ["USEKIT_LOOKED_UP_BY_NAME", "main"]);
+        let none = dynamic_symbols(&file, ["USEKIT_FOUND_BY_NAME", "main"]);
         assert_eq!(none, Some([None, None]));
         let text = File::open("/etc/passwd").expect("a file");
         assert_eq!(symbols(&text, ["main"]), None);

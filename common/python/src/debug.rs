@@ -111,7 +111,8 @@ pub(crate) fn read(
     }
     // What the table does not have is in known places behind what it has.
     let argument_count = offset(groups.code + 6)?;
-    let is_known = argument_count == layout.checksum + 4
+    let is_known = layout.first_line == layout.checksum
+        && argument_count == layout.checksum - 16
         && layout.ascii == known.ascii
         && layout.thread_span() <= 1024
         && layout.frame_span() <= 256

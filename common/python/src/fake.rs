@@ -113,7 +113,7 @@ impl Fake {
             layout.name,
             layout.lines,
             layout.first_line,
-            layout.checksum + 4,
+            layout.first_line - 16,
             layout.instructions,
             layout.object_type,
             layout.ascii,

@@ -79,7 +79,8 @@ pub struct Layout {
     /// Value of that byte.
     pub marked: u8,
 
-    /// In a code object: the first of the [`crate::CHECKSUM_BYTES`] that are summed.
+    /// In a code object: the first of the [`crate::CHECKSUM_BYTES`] that are summed. From 3.12 on its version is among them, which no other
+    /// code object of the interpreter ever has; before, code of the same shape has the same sum.
     pub checksum: u16,
     /// In a code object: the first line, four bytes.
     pub first_line: u16,
@@ -217,7 +218,7 @@ const V3_12: Layout = Layout {
     entries: Entries::Between,
     mark: 70,
     marked: 3,
-    checksum: 48,
+    checksum: 68,
     first_line: 68,
     instructions: 192,
     ascii: HEAD,

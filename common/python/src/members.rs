@@ -27,9 +27,9 @@ pub(crate) fn expected(layout: &Layout) -> [(&'static str, u16); 7] {
         Entries::All => "co_name",
         Entries::Marked | Entries::Between => "co_qualname",
     };
-    // The first and another one of the fields that are summed, of which `checksum` is the beginning.
+    // The fields that are summed, of which `checksum` is the beginning, lie in a row with these.
     let arguments = match layout.entries {
-        Entries::Between => layout.checksum + 4,
+        Entries::Between => layout.checksum - 16,
         Entries::All | Entries::Marked => layout.checksum,
     };
     [
@@ -47,7 +47,7 @@ fn flags(layout: &Layout) -> u16 {
     match layout.entries {
         Entries::All => layout.checksum + 20,
         Entries::Marked => layout.checksum - 8,
-        Entries::Between => layout.checksum,
+        Entries::Between => layout.checksum - 20,
     }
 }
 
