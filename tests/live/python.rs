@@ -43,8 +43,12 @@ const KINDS: [(&str, &[&str]); 5] = [
 ];
 
 fn plain() -> Workload {
+    run("plain.py")
+}
+
+fn run(program: &str) -> Workload {
     let mut command = Command::new(PYTHON);
-    command.arg("-I").arg(source("plain.py"));
+    command.arg("-I").arg(source(program));
     Workload::spawn("python", command)
 }
 
@@ -199,6 +203,38 @@ fn functions_stand_where_the_loop_stood() {
 }
 
 /// 128 functions, and a word that there are more.
+/// Its home is the function of the program's own that the thread comes back to, though the standard library has others inside.
+#[test]
+fn an_event_loop_is_idle_at_home_and_not_in_its_database() {
+    let _machine = Machine::alone();
+    let (report, said) = traced("offcputime", "-m 0", run("event_loop.py"));
+    let waits = |reason: &str| {
+        let all: Vec<_> = stacks(&report)
+            .iter()
+            .filter(|stack| stack["reason"] == reason)
+            .collect();
+        let idle = all
+            .iter()
+            .filter(|stack| stack["idle"] == true)
+            .map(|stack| weight(stack));
+        (
+            idle.sum::<u64>(),
+            all.iter().map(|stack| weight(stack)).sum::<u64>(),
+        )
+    };
+    let (idle, all) = waits("epoll");
+    assert!(
+        all > 0 && idle * 100 >= all * 99,
+        "{idle} of {all}: {report:#}"
+    );
+    let asked_ns = number(&said[0], "asked_ns");
+    let (idle, all) = waits("socket");
+    // All else of it the thread had a CPU, or wanted one.
+    let else_ns = waits("preempted").1 + number(&report, "accounting.oncpu_ns");
+    assert_within("asked", all, asked_ns - else_ns..=asked_ns, &report);
+    assert_eq!(idle, 0, "{report:#}");
+}
+
 #[test]
 fn what_is_too_deep_is_cut_and_counted() {
     let _machine = Machine::alone();

@@ -248,23 +248,40 @@ pub fn is_own(frame: &Frame) -> bool {
     !(is_start || is_of_namespace || is_of_source || is_closure || is_libc)
 }
 
-/// Function in which CPython runs those of a program. Since 3.11 they share one call of it.
+/// Function in which CPython runs those of a program that nobody has named. Since 3.11 they share one call of it.
 const INTERPRETER: &str = "_PyEval_EvalFrameDefault";
 
 /// Frames from the root, which is first, up to the last function of the program's own, inlined ones not counted: how deep in the
 /// program a thread is. `None`: an interpreter runs it, whose frames do not say.
 pub fn own_depth(frames: &[Frame]) -> Option<usize> {
-    let is_interpreted = frames
-        .iter()
-        .any(|frame| &*frame.name == INTERPRETER || is_of_source(frame));
+    let is_interpreted = frames.iter().any(|frame| &*frame.name == INTERPRETER);
     let called = frames.iter().filter(|frame| !frame.inlined);
-    let own = called.enumerate().filter(|(_, frame)| is_own(frame));
+    let own = called
+        .enumerate()
+        .filter(|(_, frame)| is_own(frame) && !is_pythons(frame) && !is_of_interpreter(frame));
     (!is_interpreted).then(|| own.last().map_or(0, |(at, _)| at + 1))
 }
 
-/// Tells if it was compiled from a file of source, as Python's functions are: what a perf map names has no file.
-fn is_of_source(frame: &Frame) -> bool {
-    frame.kind == FrameKind::Jit && frame.module.is_some()
+/// Tells if it is a function of Python's standard library: a program's queues, selectors and locks are written in Python there.
+fn is_pythons(frame: &Frame) -> bool {
+    let file = frame
+        .module
+        .as_deref()
+        .filter(|_| frame.kind == FrameKind::Jit);
+    file.is_some_and(|file| {
+        let is_library = file.contains("/lib/python3.") && !file.contains("-packages/");
+        is_library || file.starts_with("<frozen ")
+    })
+}
+
+/// Tells if it is one of the C functions of CPython itself, between those of a program.
+fn is_of_interpreter(frame: &Frame) -> bool {
+    let file = frame
+        .module
+        .as_deref()
+        .filter(|_| frame.kind != FrameKind::Jit);
+    let name = file.and_then(|file| file.rsplit('/').next());
+    name.is_some_and(|name| name.starts_with("python3") || name.starts_with("libpython3"))
 }
 
 fn is_libc(module: &str) -> bool {

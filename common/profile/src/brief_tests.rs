@@ -156,10 +156,20 @@ fn how_deep_a_thread_is_in_its_program() {
     // None of an interpreter's own functions says how deep in its program it is.
     let python = ["main", "_PyEval_EvalFrameDefault", "acquire_timed"];
     assert_eq!(depth(&python), None);
-    let mut python = frames(&["main", "j:Queue.get", "acquire_timed"]);
-    assert_eq!(own_depth(&python), None);
-    python[1].module = None;
-    assert_eq!(own_depth(&python), Some(3), "a perf map's");
+    let python = |file: &str| {
+        let mut python = frames(&["main", "j:work", "j:Queue.get", "acquire_timed"]);
+        python[0].module = Some("/usr/bin/python3.11".into());
+        python[1].module = Some("/srv/app.py".into());
+        python[2].module = Some(file.into());
+        python[3].module = python[0].module.clone();
+        own_depth(&python)
+    };
+    assert_eq!(python("/usr/lib/python3.11/queue.py"), Some(2));
+    assert_eq!(python("<frozen importlib._bootstrap>"), Some(2));
+    let package = "/usr/lib/python3/dist-packages/pool.py";
+    assert_eq!(python(package), Some(3));
+    let package = "/srv/lib/python3.11/site-packages/pool.py";
+    assert_eq!(python(package), Some(3));
 }
 
 #[test]
