@@ -19,7 +19,7 @@
 /* Words of four bytes by which a code object is known again. */
 #define PYTHON_CHECKED 7
 
-/* How to know a frame that C code has called: beyond it lies another call of the interpreter's loop. */
+/* The sign of a frame that C code has called: beyond it lies another call of the interpreter's loop. */
 enum python_entry {
 	/* Each has a call of the loop for itself, until 3.10. */
 	PYTHON_ENTRY_EACH = 0,
@@ -36,11 +36,11 @@ struct python_layout {
 	__u64 code_mask;
 	/* From the thread pointer to the pointer to the thread's state. */
 	__s32 state_at;
-	/* In the thread's state: the innermost frame, or what leads to it. */
+	/* The thread's state: the innermost frame, or what leads to it. */
 	__u16 frame_at;
-	/* In what leads to it; 0xffff: nothing does. */
+	/* The place in what leads to it; 0xffff: nothing does. */
 	__u16 through_at;
-	/* In a frame. */
+	/* Places in a frame. */
 	__u8 code_at;
 	__u8 previous_at;
 	__u8 instruction_at;
@@ -52,7 +52,7 @@ struct python_layout {
 	__u8 entry;
 	__u8 frame_bytes;
 	__u8 code_bytes;
-	/* In a code object. */
+	/* Places in a code object. */
 	__u8 type_at;
 	/* The first of PYTHON_CHECKED, in words of four bytes. */
 	__u8 checked_at;
@@ -62,7 +62,7 @@ struct python_layout {
 /* By the number in struct unwind_process. */
 MAP(ARRAY, pythons, __u32, struct python_layout, MAX_PYTHONS);
 
-/* How a walk of Python's frames ended. */
+/* The end of a walk of Python's frames. */
 enum python_end {
 	/* At the thread's first. */
 	PYTHON_END_ROOT = 0,
@@ -86,7 +86,7 @@ enum python_end {
 struct python_walk {
 	/* The frame that it is at. */
 	__u64 frame;
-	/* Of all words. */
+	/* The sum of all words. */
 	__u64 hash;
 	struct python_layout layout;
 	/* Twice as long as they are used, for the verifier, which knows a length by its mask only. */

@@ -131,7 +131,7 @@ fn assert_reports(traced: &Traced) {
     }
 }
 
-/// As many samples of each kind as there were ticks, in its functions.
+/// Samples of each kind are as many as there were ticks, in its functions.
 fn assert_samples(traced: &Traced) {
     let tid = id(&traced.said, "tid");
     let samples = moments(&traced.moments, tid);
@@ -263,7 +263,7 @@ fn what_is_too_deep_is_cut_and_counted() {
     );
 }
 
-/// What says that it is an interpreter, and is none, is not walked: its stacks are native, and the tool says so.
+/// A program that says that it is an interpreter, and is none, is not walked: its stacks are native, and the tool says so.
 #[test]
 fn a_program_that_plays_an_interpreter_stays_native() {
     const SOURCE: &str = r#"

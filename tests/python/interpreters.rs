@@ -40,7 +40,7 @@ impl Interpreter {
 /// The system's, those that `setup/python` finds or unpacks, and whatever `PYTHONS` names besides, between semicolons.
 pub(crate) fn all() -> Vec<Interpreter> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    // Of target/debug/deps/python-NUMBER.
+    // The path is target/debug/deps/python-NUMBER.
     let program = std::env::current_exe().expect("this program");
     let target = program.ancestors().nth(3).expect("a directory");
     let fetched = SERIES.map(|(series, directory)| {

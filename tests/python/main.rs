@@ -191,7 +191,7 @@ fn code_that_replaced_other_code_is_told_from_it() {
     }
 }
 
-/// Whoever prints a line has let go of the lock for that: it takes it again some time after the line is there.
+/// A thread that prints a line has let go of the lock for that: it takes it again some time after the line is there.
 #[test]
 fn the_global_lock_is_held_by_who_says_so() {
     for interpreter in all() {
@@ -221,7 +221,7 @@ fn the_global_lock_is_held_by_who_says_so() {
     }
 }
 
-/// What comes to be in the end.
+/// The state that comes to be in the end.
 fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
     loop {
         if let Some(found) = look() {

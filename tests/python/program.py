@@ -10,7 +10,7 @@ import threading
 
 gate = threading.Lock()
 gate.acquire()
-# Whatever is called `stand` waits in its last line.
+# A function that is called `stand` waits in its last line.
 standing = {}
 
 

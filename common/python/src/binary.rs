@@ -8,7 +8,7 @@ use elf::{Headers, Load};
 
 use crate::version::Version;
 
-/// What an interpreter's file says, in ELF addresses.
+/// Facts that an interpreter's file says, in ELF addresses.
 #[derive(Clone, Debug)]
 pub struct Binary {
     /// The segments.

@@ -24,7 +24,7 @@ const BYTES: u64 = 32;
 /// Bytes from a code object's first instruction that can be traced, a number, to the instructions, from 3.11 on.
 const TRACEABLE: u16 = 16;
 
-/// What a code object says.
+/// Facts that a code object says.
 #[derive(Clone, Debug)]
 pub struct Code {
     /// The qualified name from 3.11 on, else the name; at most 1,024 characters.
@@ -56,7 +56,7 @@ impl Code {
         let file = text::read(memory, layout, field(layout.file), MAX_FILE)?;
         let table = table(memory, field(layout.lines))?;
         let first_line = half_in(&object, layout.first_line);
-        // Whoever frees a code object may reuse its memory before all of it is read. Other fields change while it runs: co_warmup.
+        // The memory of a code object that is freed may be reused before all of it is read. Other fields change while it runs: co_warmup.
         let now = self::object(memory, runtime, address)?;
         let is_same = [layout.name, layout.file, layout.lines]
             .iter()

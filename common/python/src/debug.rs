@@ -14,7 +14,7 @@ const BYTES: usize = 704;
 const VERSION: u16 = 1;
 const FREE_THREADED: u16 = 2;
 
-/// Where in the table the groups begin, and fields whose place in their group is not the same in all versions; in words.
+/// The places in the table where the groups begin, and fields whose place in their group is not the same in all versions; in words.
 struct Groups {
     runtime: u16,
     interpreter: u16,
@@ -109,7 +109,7 @@ pub(crate) fn read(
     if (holder, is_locked) != (HOLDER, IS_LOCKED) {
         return Err(other("the global lock"));
     }
-    // What the table does not have is in known places behind what it has.
+    // All else is in known places behind what it has.
     let argument_count = offset(groups.code + 6)?;
     let is_known = layout.first_line == layout.checksum
         && argument_count == layout.checksum - 16

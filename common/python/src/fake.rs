@@ -10,7 +10,7 @@ use crate::memory::Memory;
 use crate::version::Version;
 use crate::{Binary, Mapping, Process};
 
-/// Where its memory begins.
+/// Its memory begins here.
 pub(crate) const BASE: u64 = 0x1_0000;
 /// Places in its memory.
 pub(crate) const RUNTIME: u64 = BASE;
@@ -83,7 +83,7 @@ impl Fake {
         }
     }
 
-    /// What versions from 3.13 on have.
+    /// Versions from 3.13 on have it.
     fn put_table(&mut self) {
         let layout = self.layout;
         let places: &[(u16, u16)] = match self.version.minor {

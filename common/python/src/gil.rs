@@ -10,13 +10,13 @@ const BYTES: u64 = 208;
 /// The lock of an interpreter, which several may share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gil {
-    /// Where it is: a futex among these bytes is waited on for it.
+    /// Its place: a futex among these bytes is waited on for it.
     pub address: u64,
     /// Its bytes.
     pub size: u64,
     /// The thread state that has it, or had it last; 0: none has had it.
     pub holder: u64,
-    /// Whether it has it. It may be given away at any time.
+    /// Tells if it has it. It may be given away at any time.
     pub is_locked: bool,
 }
 

@@ -51,68 +51,68 @@ pub enum Positions {
 /// Offsets, in bytes, within the structures of one build of the interpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// In a thread state: address of the innermost frame, or of what holds that.
+    /// Thread state: address of the innermost frame, or of what holds that.
     pub frame: u16,
-    /// In what a thread state holds the address of: that of the innermost frame. [`NONE`]: it is the frame.
+    /// The thing that a thread state holds the address of: that of the innermost frame. [`NONE`]: it is the frame.
     pub frame_in_holder: u16,
-    /// In a thread state: what `pthread_self` said, eight bytes.
+    /// Thread state: what `pthread_self` said, eight bytes.
     pub thread_id: u16,
-    /// In a thread state: the thread's number in the innermost PID namespace, eight bytes. [`NONE`] before 3.11.
+    /// Thread state: the thread's number in the innermost PID namespace, eight bytes. [`NONE`] before 3.11.
     pub native_thread_id: u16,
-    /// In a thread state: address of the next one of its interpreter.
+    /// Thread state: address of the next one of its interpreter.
     pub next_thread: u16,
 
-    /// In a frame: address of the code object.
+    /// Frame: address of the code object.
     pub code: u16,
     /// Bits of that address that do not belong to it.
     pub code_tag: u16,
-    /// In a frame: address of the frame that called it.
+    /// Frame: address of the frame that called it.
     pub previous: u16,
-    /// In a frame: the instruction that it is at.
+    /// Frame: the instruction that it is at.
     pub instruction: u16,
     /// Form of that.
     pub instruction_form: Instruction,
-    /// Which frames are entry frames.
+    /// The sign of entry frames.
     pub entries: Entries,
-    /// In a frame: the byte that tells.
+    /// Frame: the byte that tells.
     pub mark: u16,
     /// Value of that byte.
     pub marked: u8,
 
-    /// In a code object: the first of the [`crate::CHECKSUM_BYTES`] that are summed. From 3.12 on its version is among them, which no other
+    /// Code object: the first of the [`crate::CHECKSUM_BYTES`] that are summed. From 3.12 on its version is among them, which no other
     /// code object of the interpreter ever has; before, code of the same shape has the same sum.
     pub checksum: u16,
-    /// In a code object: the first line, four bytes.
+    /// Code object: the first line, four bytes.
     pub first_line: u16,
-    /// In a code object: address of the file's name.
+    /// Code object: address of the file's name.
     pub file: u16,
-    /// In a code object: address of the name, the qualified one if the version has it.
+    /// Code object: address of the name, the qualified one if the version has it.
     pub name: u16,
-    /// In a code object: address of the line table.
+    /// Code object: address of the line table.
     pub lines: u16,
     /// Form of that table.
     pub positions: Positions,
-    /// In a code object: the first instruction, and where the object ends without its instructions. Before 3.11 those are elsewhere.
+    /// Code object: the first instruction, and where the object ends without its instructions. Before 3.11 those are elsewhere.
     pub instructions: u16,
 
-    /// In any object: address of its type.
+    /// Any object: address of its type.
     pub object_type: u16,
-    /// In a string of ASCII characters: the first one. The size of what is before is that of the interpreter's `PyASCIIObject`.
+    /// A string of ASCII characters: the first one. The size of what is before is that of the interpreter's `PyASCIIObject`.
     pub ascii: u16,
-    /// In any other string: the first character.
+    /// Any other string: the first character.
     pub wide: u16,
 
-    /// In the runtime: address of the newest interpreter.
+    /// Runtime: address of the newest interpreter.
     pub interpreters: u16,
-    /// In an interpreter: address of the next one.
+    /// Interpreter: address of the next one.
     pub next_interpreter: u16,
-    /// In an interpreter: address of the newest thread state.
+    /// Interpreter: address of the newest thread state.
     pub threads: u16,
-    /// In the runtime: whether the key of thread states is valid (four bytes), and the key.
+    /// Runtime: whether the key of thread states is valid (four bytes), and the key.
     pub key: u16,
-    /// In the runtime, or in an interpreter: the lock that all threads take turns with, or its address.
+    /// Runtime, or interpreter: the lock that all threads take turns with, or its address.
     pub lock: u16,
-    /// Whether the runtime has the lock itself (before 3.12), else the interpreter has its address.
+    /// Tells if the runtime has the lock itself (before 3.12), else the interpreter has its address.
     pub lock_is_in_runtime: bool,
     /// Bytes of a frame object without its variables, as its type has it. [`NONE`]: nobody knows.
     pub frame_bytes: u16,

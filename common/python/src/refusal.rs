@@ -34,7 +34,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Whether it is of use to look again later.
+    /// Tells if it is of use to look again later.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::NotRunning | Self::NoThread)
     }

@@ -34,16 +34,16 @@ pub struct Mapping {
     pub path: PathBuf,
     /// The addresses.
     pub range: Range<u64>,
-    /// Where in the file it begins, bytes.
+    /// Its beginning in the file, bytes.
     pub offset: u64,
 }
 
 /// A process, as far as it is looked at.
 pub trait Process: Memory {
-    /// What is mapped of files.
+    /// Everything that is mapped of files.
     fn mappings(&self) -> Vec<Mapping>;
 
-    /// What [`Binary::read`] says of the file of a mapping; worth keeping, by file.
+    /// Anything that [`Binary::read`] says of the file of a mapping; worth keeping, by file.
     fn binary(&self, mapping: &Mapping) -> Option<Arc<Binary>>;
 }
 
@@ -192,7 +192,7 @@ impl Runtime {
         left < MAX_THREADS
     }
 
-    /// Whether a thread's block holds its state for the key: the way that the BPF side finds it.
+    /// Tells if a thread's block holds its state for the key: the way that the BPF side finds it.
     pub fn is_bound(&self, memory: &impl Memory, thread: &Thread) -> bool {
         let at = |offset: u32| word(memory, thread.block.wrapping_add(offset.into())).ok();
         at(SELF) == Some(thread.block) && at(self.state_at()) == Some(thread.state)

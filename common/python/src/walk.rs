@@ -7,7 +7,7 @@ use crate::runtime::Runtime;
 
 /// The bit that says so in [`Frame::word`].
 const ENTRY: u64 = 1 << 32;
-/// Where the checksum begins in it.
+/// The checksum's first bit in it.
 const CHECKSUM: u32 = 40;
 /// Bytes of a frame that are read at most.
 const MAX_FRAME: usize = 256;
@@ -27,7 +27,7 @@ impl Frame {
         self.word as u32
     }
 
-    /// Whether C code called it: frames outwards of it belong to the next native frame of the interpreter's loop.
+    /// Tells if C code called it: frames outwards of it belong to the next native frame of the interpreter's loop.
     pub fn is_entry(self) -> bool {
         self.word & ENTRY != 0
     }
@@ -54,7 +54,7 @@ pub enum End {
 pub struct Stack {
     /// The innermost one first.
     pub frames: Vec<Frame>,
-    /// How it ended.
+    /// Its end.
     pub end: End,
 }
 
@@ -69,7 +69,7 @@ pub fn walk(memory: &impl Memory, runtime: &Runtime, thread_state: u64, most: us
     Stack { frames, end }
 }
 
-/// Whether the root was reached.
+/// Tells if the root was reached.
 fn follow(
     memory: &impl Memory,
     runtime: &Runtime,

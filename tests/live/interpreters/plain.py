@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 
-# Of each kind: CPU time by its own clock, and the turns that a fast machine makes in it: stolen time is no work.
+# Each kind's CPU time by its own clock, and the turns that a fast machine makes in it: stolen time is no work.
 BURN_NS = 600_000_000
 NAPS = 12
 NAP_S = 0.03

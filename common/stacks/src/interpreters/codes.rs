@@ -11,7 +11,7 @@ use crate::record::PythonFrame;
 /// Code objects whose names are kept; a large program has 30,000.
 const MOST_CODES: usize = 1 << 16;
 
-/// Why a function has no name.
+/// A reason why a function has no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nameless {
     /// Other code lies there now.
@@ -49,7 +49,7 @@ struct Function {
     code: Code,
 }
 
-/// What has been read.
+/// Everything that has been read.
 #[derive(Default)]
 pub(super) struct Codes {
     known: HashMap<Key, Result<Function, Nameless>>,

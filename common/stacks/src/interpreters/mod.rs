@@ -34,14 +34,14 @@ use splice::{Halves, Piece, splice};
 const MOST_LAYOUTS: usize = 256;
 /// Processes that are remembered.
 const MOST_PROCESSES: usize = 1 << 15;
-/// How often one is looked at that has not made its interpreter yet: the first time, and at most.
+/// Time between looks at one that has not made its interpreter yet: the first time, and at most.
 const SOON: Duration = Duration::from_millis(10);
 const LATER: Duration = Duration::from_secs(1);
 
-/// What stands for functions outside of the outermost that was walked.
+/// This stands for functions outside of the outermost that was walked.
 const CUT: &str = "[Python: more functions]";
 
-/// What is known of a process's interpreter.
+/// Facts known of a process's interpreter.
 enum State {
     /// It has one.
     Runs(Arc<Runtime>),
@@ -63,7 +63,7 @@ struct Process {
 pub(crate) struct Pythons {
     /// `pythons`
     map: MapHandle,
-    /// What is in it, from number 1 on.
+    /// Its contents, from number 1 on.
     layouts: Vec<[u8; layout::BYTES]>,
     processes: HashMap<u32, Process>,
     /// Ranges of files that hold the interpreter's loop, by module: file offsets.
@@ -75,7 +75,7 @@ pub(crate) struct Pythons {
     refused: u64,
     /// Interpreters that the BPF side could not be told of.
     no_room: u64,
-    /// Why one was, the last time.
+    /// The reason why one was, the last time.
     refusal: Option<Refusal>,
     /// Stacks whose functions are not all there.
     cut: u64,
@@ -325,7 +325,7 @@ impl Pythons {
         frames.collect()
     }
 
-    /// What did not fit, or was not to be read.
+    /// Those that did not fit, or were not to be read.
     pub(crate) fn count_losses(&self, losses: &mut Losses) {
         let unnamed = &self.codes.unnamed;
         losses.count("python_cut", "stacks of Python: too deep", self.cut);
@@ -361,7 +361,7 @@ impl Pythons {
         );
     }
 
-    /// For `-v`.
+    /// Words for `-v`.
     pub(crate) fn describe(&self) -> String {
         let why = self
             .refusal

@@ -12,7 +12,7 @@ pub(crate) enum Part {
     Python(Arc<[Frame]>),
 }
 
-/// Whether the runtime names functions itself (`-X perf`): its trampolines, which are outside of files, call the loop.
+/// Tells if the runtime names functions itself (`-X perf`): its trampolines, which are outside of files, call the loop.
 pub(super) fn is_named(locations: &[Location], is_loop: &[bool]) -> bool {
     let callers = locations.iter().skip(1).zip(is_loop);
     let mut of_loops = callers.filter_map(|(caller, is_loop)| is_loop.then_some(caller));

@@ -12,7 +12,7 @@ use symbols::{Executable, Symbolizer};
 /// Files that are known to hold an interpreter, or none.
 const MOST_FILES: usize = 4096;
 
-/// What files say of the interpreters in them, by module.
+/// Facts that files say of the interpreters in them, by module.
 #[derive(Default)]
 pub(super) struct Binaries(HashMap<u32, Option<Arc<Binary>>>);
 
@@ -29,7 +29,7 @@ impl Binaries {
     }
 }
 
-/// Whether a file may hold an interpreter: its name says so, and it is no module for one; or it is a program.
+/// Tells if a file may hold an interpreter: its name says so, and it is no module for one; or it is a program.
 pub(super) fn may_hold(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     let is_library = name.ends_with(".so") || name.contains(".so.");

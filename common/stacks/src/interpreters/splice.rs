@@ -35,7 +35,7 @@ pub(super) struct Spliced {
 
 /// Joins the halves.
 ///
-/// Where both are complete they are matched from the root: a thread that is just entering the loop has a call of it without a
+/// Both are matched from the root where they are complete: a thread that is just entering the loop has a call of it without a
 /// function. Else they are matched from the leaf.
 pub(super) fn splice(halves: &Halves<'_>) -> Spliced {
     let mut groups = groups(halves.is_entry).into_iter();

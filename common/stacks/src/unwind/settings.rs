@@ -1,4 +1,4 @@
-//! What the unwinder is told.
+//! Settings that the unwinder is told.
 
 use clap::ValueEnum;
 use libbpf_rs::MapHandle;
@@ -29,7 +29,7 @@ pub struct Maps {
     pub pythons: MapHandle,
 }
 
-/// Whose tables are kept.
+/// Processes whose tables are kept.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// From the start.
