@@ -111,6 +111,10 @@ impl Pythons {
         executables: &[Executable],
         symbolizer: &mut Symbolizer,
     ) {
+        if !cfg!(target_arch = "x86_64") {
+            // Its thread states are found by the thread pointer of x86-64 alone.
+            return;
+        }
         let is_candidate = |file: &&Executable| may_hold(symbolizer.module_path(file.module));
         let mut modules: Vec<u32> = executables
             .iter()
@@ -203,12 +207,12 @@ impl Pythons {
         }
     }
 
-    /// Number of a process's interpreter on the BPF side, which learns it; 0: it has none.
-    pub(crate) fn number(&mut self, tgid: u32) -> u32 {
-        let Some(Process {
-            state: State::Runs(runtime),
-            ..
-        }) = self.processes.get(&tgid)
+    /// Number of a process's interpreter on the BPF side, which learns it; 0: it has none, or runs another program by now.
+    pub(crate) fn number(&mut self, (tgid, space): (u32, u64)) -> u32 {
+        let process = self.processes.get(&tgid);
+        let Some(State::Runs(runtime)) = process
+            .filter(|process| process.space == space)
+            .map(|process| &process.state)
         else {
             return 0;
         };

@@ -12,6 +12,7 @@ mod maker;
 mod outside;
 mod processes;
 mod publish;
+mod pythons;
 mod queue;
 mod rules;
 mod settings;
@@ -68,6 +69,8 @@ pub struct Unwinder {
     processes: Processes,
     files: Files,
     pub(crate) pythons: Pythons,
+    /// Processes that were not looked at for an interpreter since their mappings changed.
+    unlooked: HashSet<u32>,
 }
 
 /// What is known of a file.
@@ -108,6 +111,7 @@ impl Unwinder {
             processes: Processes::new(maps.processes),
             files: Files::new(maps.files),
             pythons: Pythons::new(maps.pythons),
+            unlooked: HashSet::new(),
         })
     }
 
@@ -147,13 +151,11 @@ impl Unwinder {
                 self.refresh(tgid, symbolizer);
             }
         }
-        for tgid in self.pythons.due() {
-            self.refresh(tgid, symbolizer);
-        }
         while let Some(made) = self.maker.take() {
             self.add(made, symbolizer);
         }
         self.resume(symbolizer);
+        self.look_for_python(symbolizer);
         if self.words.bytes() > KEPT_BYTES && self.processes.take_dropped() {
             self.drop_unused();
         }
@@ -246,9 +248,18 @@ impl Unwinder {
         let Some(executables) = symbolizer.executables(tgid) else {
             return;
         };
-        self.pythons
-            .look((tgid, start_stack), &executables, symbolizer);
-        let python = self.pythons.number(tgid);
+        let python = self.pythons.number((tgid, start_stack));
+        self.publish((tgid, start_stack), &executables, python, symbolizer);
+        self.unlooked.insert(tgid);
+    }
+
+    fn publish(
+        &mut self,
+        (tgid, start_stack): (u32, u64),
+        executables: &[Executable],
+        python: u32,
+        symbolizer: &mut Symbolizer,
+    ) {
         let listed = executables
             .iter()
             .filter_map(|executable| self.list(tgid, executable, symbolizer))
