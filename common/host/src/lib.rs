@@ -18,4 +18,4 @@ pub mod signals;
 pub mod task;
 pub mod waits;
 
-pub use machine::{CompatCall, ELF_MACHINE, KERNEL_IMAGE, code_mask};
+pub use machine::{CompatCall, ELF_MACHINE, KERNEL_IMAGE, WALKS_PYTHON, code_mask};

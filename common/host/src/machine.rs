@@ -1,7 +1,7 @@
 //! What differs between architectures in user space, all of it; for the kernel side see `bpf/include/registers.h`.
 
 #[cfg(target_arch = "aarch64")]
-pub use aarch64::{ELF_MACHINE, KERNEL_IMAGE, code_mask};
+pub use aarch64::{ELF_MACHINE, KERNEL_IMAGE, WALKS_PYTHON, code_mask};
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::{EPOLL, LIBRARY_TRIPLE, POLL, VFORK, WAIT};
 /// A system call of a 32-bit program.
@@ -11,7 +11,7 @@ pub use syscalls::arm::Sysno as CompatCall;
 #[cfg(target_arch = "x86_64")]
 pub use syscalls::x86::Sysno as CompatCall;
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{ELF_MACHINE, KERNEL_IMAGE, code_mask};
+pub use x86_64::{ELF_MACHINE, KERNEL_IMAGE, WALKS_PYTHON, code_mask};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{EPOLL, LIBRARY_TRIPLE, POLL, VFORK, WAIT};
 
@@ -26,6 +26,9 @@ mod x86_64 {
 
     /// `e_machine` of native programs.
     pub const ELF_MACHINE: u16 = libc::EM_X86_64;
+
+    /// The BPF side finds thread states of Python by the thread pointer.
+    pub const WALKS_PYTHON: bool = true;
 
     /// Debian's directory of libraries, below `/usr/lib`.
     pub(crate) const LIBRARY_TRIPLE: &str = "x86_64-linux-gnu";
@@ -74,6 +77,9 @@ mod aarch64 {
 
     /// `e_machine` of native programs.
     pub const ELF_MACHINE: u16 = libc::EM_AARCH64;
+
+    /// The BPF side does not know the thread pointer.
+    pub const WALKS_PYTHON: bool = false;
 
     /// Debian's directory of libraries, below `/usr/lib`.
     pub(crate) const LIBRARY_TRIPLE: &str = "aarch64-linux-gnu";

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use host::procs;
+use host::{WALKS_PYTHON, procs};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use profile::frame::Frame;
 use profile::losses::Losses;
@@ -111,8 +111,7 @@ impl Pythons {
         executables: &[Executable],
         symbolizer: &mut Symbolizer,
     ) {
-        if !cfg!(target_arch = "x86_64") {
-            // Its thread states are found by the thread pointer of x86-64 alone.
+        if !WALKS_PYTHON {
             return;
         }
         let is_candidate = |file: &&Executable| may_hold(symbolizer.module_path(file.module));
