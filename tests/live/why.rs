@@ -243,6 +243,8 @@ fn accounts_of_many_threads_of_many_processes_and_of_a_server_come_to_all() {
     let crowd = Program::c("sleepers", SLEEPERS, "-pthread").started("");
     let (report, _) = traced("why", ALL, crowd);
     assert_comes_to_all(&report, 4001);
+    // Nobody ran: each stack is there.
+    assert_eq!(kind_ns(&report, "lost"), 0, "{report:#}");
 
     let children = "for i in $(seq 100); do /bin/true; done";
     let command = ["-j", "--max-overhead", "100", "--", "sh", "-c", children];

@@ -19,6 +19,7 @@ mod details;
 mod engine;
 mod harvest;
 mod idle;
+mod listing;
 mod losses;
 mod next;
 mod open;
