@@ -104,15 +104,16 @@ impl Pythons {
         }
     }
 
-    /// Looks for an interpreter in a process that maps these files, unless it is known. `space`: see [`host::procs::stack_start`].
+    /// Looks for an interpreter in a process that maps these files, unless it is known; returns whether it has found one. `space`: see
+    /// [`host::procs::stack_start`].
     pub(crate) fn look(
         &mut self,
         (tgid, space): (u32, u64),
         executables: &[Executable],
         symbolizer: &mut Symbolizer,
-    ) {
+    ) -> bool {
         if !WALKS_PYTHON {
-            return;
+            return false;
         }
         let is_candidate = |file: &&Executable| may_hold(symbolizer.module_path(file.module));
         let mut modules: Vec<u32> = executables
@@ -122,19 +123,20 @@ impl Pythons {
             .collect();
         modules.dedup();
         if modules.is_empty() {
-            return;
+            return false;
         }
         let known = self
             .processes
             .get(&tgid)
             .filter(|known| known.space == space && known.modules == modules);
         let wait = match known.map(|known| &known.state) {
-            Some(State::Runs(_) | State::Without) => return,
-            Some(State::Early { again, .. }) if Instant::now() < *again => return,
+            Some(State::Runs(_) | State::Without) => return false,
+            Some(State::Early { again, .. }) if Instant::now() < *again => return false,
             Some(State::Early { wait, .. }) => (*wait * 2).min(LATER),
             None => SOON,
         };
         let state = self.state(tgid, executables, symbolizer, wait);
+        let is_found = matches!(state, State::Runs(_));
         if self.processes.len() >= MOST_PROCESSES {
             self.processes.clear();
         }
@@ -146,6 +148,7 @@ impl Pythons {
                 state,
             },
         );
+        is_found
     }
 
     /// The same for one that was not looked at yet, of which a stack has come.

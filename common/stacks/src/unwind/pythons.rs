@@ -18,10 +18,8 @@ impl Unwinder {
                 continue;
             };
             let space = (tgid, start_stack);
-            let before = self.pythons.number(space);
-            self.pythons.look(space, &executables, symbolizer);
-            let python = self.pythons.number(space);
-            if python != before {
+            if self.pythons.look(space, &executables, symbolizer) {
+                let python = self.pythons.number(space);
                 self.publish(space, &executables, python, symbolizer);
             }
         }
