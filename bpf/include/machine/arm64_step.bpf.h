@@ -123,12 +123,27 @@ static __always_inline int step_out_of_signal(struct unwind *at)
 	return at->ip ? STEP_ON : STACK_END_ROOT;
 }
 
-/* True if a signal handler returns here. Nobody else returns to code without a table or with the return address in x30. */
+/* True if the two instructions of a signal's return are at an address, or one or both of them before it. */
+static __always_inline bool is_in_signal_return(__u64 ip)
+{
+	__u64 code;
+
+	for (__u64 passed = 0; passed <= sizeof(code); passed += sizeof(__u32))
+		if (read_user(&code, sizeof(code), ip - passed) && code == SIGNAL_RETURN)
+			return true;
+	return false;
+}
+
+/* True if a signal handler returns here, or the thread is on its way from there into the kernel, which puts sp back last but one.
+ * Nobody else returns to code without a table or with the return address in x30.
+ */
 static __always_inline bool is_signal_return(const struct unwind *at, struct unwind_rule rule)
 {
 	__u64 code;
 
-	if (at->exact || at->leaf || (rule.cfa != CFA_UNCOVERED && RULE_SLOT(rule) != RA_IN_LR))
+	if (at->exact)
+		return rule.cfa == CFA_UNCOVERED && is_in_signal_return(at->ip);
+	if (rule.cfa != CFA_UNCOVERED && RULE_SLOT(rule) != RA_IN_LR)
 		return false;
 	return read_user(&code, sizeof(code), at->ip) && code == SIGNAL_RETURN;
 }

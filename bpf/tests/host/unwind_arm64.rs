@@ -25,7 +25,7 @@ const PC: usize = 32;
 const PSTATE: usize = 33;
 
 /// Instructions that say something of their frame: prologues, epilogues, the return from a signal, a call; and others.
-const CODE: [&[u32]; 9] = [
+const CODE: [&[u32]; 10] = [
     &[0xd503_233f],
     &[0xa9bb_7bfd, 0x9100_03fd],
     &[0x9100_03fd],
@@ -34,9 +34,17 @@ const CODE: [&[u32]; 9] = [
     &[0xd65f_0bff],
     &[0xd280_1168, 0xd400_0001],
     &[0xd280_1168, 0xd503_201f],
+    &[0xd400_0001],
     &[0xd503_201f],
 ];
-const BEFORE: [u32; 4] = [0x9400_0010, 0xd63f_0020, 0xa9bb_7bfd, 0xd503_201f];
+const BEFORE: [&[u32]; 6] = [
+    &[0x9400_0010],
+    &[0xd63f_0020],
+    &[0xa9bb_7bfd],
+    &[0xd280_1168],
+    &[0xd280_1168, 0xd400_0001],
+    &[0xd503_201f],
+];
 
 fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -76,7 +84,7 @@ fn any_program(rng: &mut Rng, world: &mut World) -> Vec<u64> {
         let wanted = Wanted {
             rule: (rng.u32(0..3) > 0).then(|| any_rule(rng)),
             exact: rng.bool(),
-            before: bytes(&[BEFORE[rng.usize(0..BEFORE.len())]]),
+            before: bytes(BEFORE[rng.usize(0..BEFORE.len())]),
             code: bytes(CODE[rng.usize(0..CODE.len())]),
             low: Some((first, first + 1)),
             ..Wanted::default()

@@ -160,15 +160,19 @@ pub(super) fn rule_by_code(frame: &Frame, rule: Rule, memory: Memory<'_>) -> Rul
     code::rule(frame.ip, return_address, memory).unwrap_or(rule)
 }
 
-/// True if a signal handler returns here. Nobody else returns to code without a table or with the return address in x30.
+/// True if a signal handler returns here, or the thread is on its way from there into the kernel, which puts sp back last but one.
+/// Nobody else returns to code without a table or with the return address in x30.
 fn is_signal_return(frame: &Frame, rule: Rule, memory: Memory<'_>) -> bool {
-    let may_be = rule.cfa == Cfa::Uncovered || rule.slot == RA_IN_LR;
-    let is_caller = !frame.exact && frame.lr.is_none() && frame.leaf.is_none();
-    let code = || {
-        let next = code::instruction(frame.ip.wrapping_add(4), memory)?;
-        Some([code::instruction(frame.ip, memory)?, next])
+    let begins = |ip: u64| {
+        let next = code::instruction(ip.wrapping_add(4), memory)?;
+        Some([code::instruction(ip, memory)?, next])
     };
-    may_be && is_caller && code() == Some(SIGNAL_RETURN)
+    let is_at = |passed: u64| begins(frame.ip.wrapping_sub(passed)) == Some(SIGNAL_RETURN);
+    if frame.exact {
+        return rule.cfa == Cfa::Uncovered && [0, 4, 8].into_iter().any(is_at);
+    }
+    let may_be = rule.cfa == Cfa::Uncovered || rule.slot == RA_IN_LR;
+    may_be && frame.lr.is_none() && is_at(0)
 }
 
 /// The caller's frame by a rule that says something.
@@ -237,4 +241,45 @@ fn interrupted(frame: &Frame, memory: Memory<'_>) -> Result<Frame, End> {
         exact: true,
         ..frame.returned(ip, sp, Some(bp))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Architecture;
+
+    const STUB: u64 = 0x40_1008;
+
+    /// The rule of a thread that is at `ip`, or returns there, with the signal's return at `STUB` and nothing else.
+    fn rule_at(ip: u64, exact: bool, rule: Rule) -> Rule {
+        let words = SIGNAL_RETURN.map(u64::from);
+        let memory = |at| match at {
+            STUB => Some(words[1] << 32 | words[0]),
+            _ => Some(0),
+        };
+        let frame = Frame {
+            exact,
+            ..Frame::new(Architecture::Aarch64, ip, 0x8000, 0)
+        };
+        rule_by_code(&frame, rule, &memory)
+    }
+
+    #[test]
+    fn the_return_from_a_signal_is_one_until_the_kernel_has_it() {
+        let uncovered = Rule::UNCOVERED;
+        for behind in [0, 4, 8] {
+            assert_eq!(rule_at(STUB + behind, true, uncovered), Rule::SIGNAL);
+        }
+        for other in [STUB - 4, STUB + 12] {
+            assert_eq!(rule_at(other, true, uncovered), uncovered);
+        }
+        assert_eq!(rule_at(STUB, false, uncovered), Rule::SIGNAL);
+        assert_eq!(rule_at(STUB + 8, false, uncovered), uncovered);
+        // A function that has a table may begin behind it.
+        let leaf = Rule {
+            cfa: Cfa::Sp,
+            ..Rule::default()
+        };
+        assert_eq!(rule_at(STUB + 8, true, leaf), leaf);
+    }
 }
