@@ -123,13 +123,15 @@ static __always_inline int step_out_of_signal(struct unwind *at)
 	return at->ip ? STEP_ON : STACK_END_ROOT;
 }
 
-/* True if the two instructions of a signal's return are at an address, or one or both of them before it. */
-static __always_inline bool is_in_signal_return(__u64 ip)
+/* True if the two instructions of a signal's return are at an address, or one or both of them before it. Of its own, so that the
+ * verifier walks it once.
+ */
+__noinline bool is_in_signal_return(__u64 ip)
 {
 	__u64 code;
 
 	for (__u64 passed = 0; passed <= sizeof(code); passed += sizeof(__u32))
-		if (read_user(&code, sizeof(code), ip - passed) && code == SIGNAL_RETURN)
+		if (!bpf_probe_read_user(&code, sizeof(code), (void *)(ip - passed)) && code == SIGNAL_RETURN)
 			return true;
 	return false;
 }
