@@ -3,6 +3,7 @@
 mod bad_days;
 mod capabilities;
 pub(crate) mod containers;
+mod crowds;
 mod descriptors;
 mod endings;
 mod events;
