@@ -3,21 +3,10 @@
 use std::fs;
 use std::process::Command;
 
+use crate::beside::lockstat_hung::behind_an_inode;
 use crate::beside::lockstat_now::{now, told};
 use crate::c_program::run;
 use crate::prelude::*;
-
-const INODE: &str = include_str!("../workloads/locks/inode.c");
-
-/// The program, in whose directory an inode is, threads that hang behind that, and who they are. In this order: should a test fail, the
-/// threads have to go before the directory can.
-pub(crate) fn behind_an_inode() -> (Program, Workload, Value) {
-    let program = Program::c("inode", INODE, "");
-    let mut workload = program.start([program.dir().join("file")]);
-    workload.go();
-    let truth = workload.results().remove(0);
-    (program, workload, truth)
-}
 
 #[test]
 fn a_kernel_lock_that_stands_still_names_its_owner() {

@@ -3,8 +3,8 @@
 use oracle::futex::{Wait, waits};
 use oracle::{Bracket, Engine, bracket};
 
+use crate::beside::lockstat_user::locks;
 use crate::lockstat_played::named;
-use crate::lockstat_user::locks;
 use crate::prelude::*;
 use crate::traced::logged_by;
 

@@ -13,6 +13,13 @@ pub(crate) fn sees_hidden() -> bool {
     has_tracepoint(HOOK) && !hidden.split(',').any(|hook| hook == HOOK)
 }
 
+/// Phases of all threads, all the time that they lived.
+pub(crate) fn phases_ns(report: &Value) -> u64 {
+    let phases = ["oncpu_ns", "runqueue_ns", "blocked_ns"];
+    let phases = phases.map(|phase| number(&report["accounting"], phase));
+    phases.iter().sum()
+}
+
 /// Of one thread, which sleeps at both edges of the window.
 pub(crate) struct Times<'a> {
     report: &'a Value,

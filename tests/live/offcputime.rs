@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::{fs, io};
 
+use crate::beside::lockstat_user::locks;
 use crate::cgroup::Cgroup;
 use crate::kernel::until;
-use crate::lockstat_user::locks;
-use crate::off_cpu::{Times, assert_all_off, sees_hidden, stacks};
+use crate::off_cpu::{Times, assert_all_off, phases_ns, sees_hidden, stacks};
 use crate::prelude::*;
 
 /// The wait for the word to begin, in which the workload's threads are from the start to that of their work.
@@ -136,13 +136,6 @@ fn a_file_without_a_type_is_known_by_its_name() {
         let waits = stacks(&report, number(thread, "tid")).filter(of_kind);
         assert_eq!(sum(waits, "count"), number(thread, "slept"), "{thread}");
     }
-}
-
-/// Phases of all threads, all the time that they lived.
-pub(crate) fn phases_ns(report: &Value) -> u64 {
-    let phases = ["oncpu_ns", "runqueue_ns", "blocked_ns"];
-    let phases = phases.map(|phase| number(&report["accounting"], phase));
-    phases.iter().sum()
 }
 
 const HOMES: &str = include_str!("../workloads/locks/homes.c");

@@ -1,7 +1,7 @@
 //! profile against programs with known shares and known CPU time.
 
+use crate::beside::symbols::assert_most;
 use crate::prelude::*;
-use crate::symbols::assert_most;
 use crate::ticks::{assert_all_ticks, clocked, moments};
 
 /// The sum over stacks with this function; over all with "".

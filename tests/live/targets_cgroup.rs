@@ -9,7 +9,7 @@ use std::process::Command;
 use host::clock::monotonic_ns;
 use session::targets::cgroup2_mount;
 
-use crate::bare::TURNS;
+use crate::beside::bare::TURNS;
 use crate::c_program::compile;
 use crate::kernel::skip;
 use crate::prelude::*;

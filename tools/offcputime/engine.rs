@@ -12,7 +12,7 @@ use budget::meter::Meter;
 use budget::{LeftOut, Programs, Sampler, Told, Window, Windowed, shut_edges};
 use host::clock::Edges;
 use libbpf_rs::skel::Skel;
-use loader::iterate::Reseeding;
+use loader::iterate::{self, Reseeding};
 use loader::{maps, section};
 use profile::model::Profile;
 use session::Setup;
@@ -26,7 +26,6 @@ use symbols::Origin;
 
 use crate::offcputime::args::Args;
 use crate::offcputime::harvest::{self, Harvest};
-use crate::offcputime::listing;
 use crate::offcputime::open::{self, Open};
 use crate::offcputime::quota;
 use crate::offcputime::report;
@@ -98,7 +97,7 @@ impl Offcputime<'_> {
     /// Learns the stacks of the waits that are open at the end, before late events stop to close those of threads that run on.
     fn walk_waiting(&mut self) -> Result<()> {
         self.stacks.absorb();
-        let waiting = listing::read(self.skel.links.waiting_members.as_ref())?;
+        let waiting = iterate::run(self.skel.links.waiting_members.as_ref())?;
         let walked = &mut self.sums.walked;
         walked.clear();
         open::describe_waiting(self.args, &waiting, &mut self.stacks, walked)
@@ -206,7 +205,7 @@ impl Windowed for Offcputime<'_> {
             self.quotas = Quotas::take();
         }
         if self.args.budget.is_limited() {
-            let waiting = listing::read(self.skel.links.open_members.as_ref())?;
+            let waiting = iterate::run(self.skel.links.open_members.as_ref())?;
             let known = &mut self.sums.known;
             open::describe_waiting(self.args, &waiting, &mut self.stacks, known)?;
         }
@@ -234,7 +233,7 @@ impl Windowed for Offcputime<'_> {
         }
         section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?.takes_late = 0;
         // Still attached: what happens to a target meanwhile tells what it did in the window.
-        self.sums.closing = listing::read(self.skel.links.close_members.as_ref())?;
+        self.sums.closing = iterate::run(self.skel.links.close_members.as_ref())?;
         Ok(now)
     }
 
@@ -248,7 +247,7 @@ impl Windowed for Offcputime<'_> {
             known: &mut self.sums.known,
             table: &mut self.stacks,
         };
-        let again = || listing::read(self.skel.links.close_members.as_ref());
+        let again = || iterate::run(self.skel.links.close_members.as_ref());
         let part = Harvest::gather(self.args, &self.skel, stacks, closing, again)?;
         if let Some(told) = &mut self.told {
             told.end_window(part.rows.iter(), edges);

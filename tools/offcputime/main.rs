@@ -19,7 +19,6 @@ mod details;
 mod engine;
 mod harvest;
 mod idle;
-mod listing;
 mod losses;
 mod next;
 mod open;

@@ -1,6 +1,6 @@
 //! BPF iterators: run a program once for every task and read what it wrote.
 
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 
 use anyhow::{Context, Result};
 use libbpf_rs::{Iter, Link};
@@ -26,17 +26,35 @@ impl Reseeding {
     }
 }
 
-/// Runs the iterator behind `link` to its end and returns its output.
+/// Bytes of one read. The kernel shows tasks until it has as many, in a buffer of 32 KiB; where that overflows it shows the last one
+/// again (`bpf_seq_read`), whose program has counted it, or noted that it was told, by then. The longest record has to fit in behind
+/// these.
+const PART: usize = 16 << 10;
+
+/// Runs the iterator behind `link` to its end and returns its output. Each task is shown once.
 ///
 /// # Errors
 ///
 /// When the iterator cannot be created or read.
 pub fn run(link: Option<&Link>) -> Result<Vec<u8>> {
     let link = link.context("the BPF iterator is not attached")?;
-    let mut output = Vec::new();
-    Iter::new(link)
-        .context("create BPF iterator")?
-        .read_to_end(&mut output)
-        .context("read BPF iterator")?;
-    Ok(output)
+    let iterator = Iter::new(link).context("create BPF iterator")?;
+    read_in_parts(iterator).context("read BPF iterator")
 }
+
+fn read_in_parts(mut from: impl Read) -> io::Result<Vec<u8>> {
+    let (mut output, mut part) = (Vec::new(), vec![0; PART]);
+    loop {
+        match from.read(&mut part) {
+            Ok(0) => return Ok(output),
+            Ok(bytes) => output.extend_from_slice(&part[..bytes]),
+            // The kernel pauses after a million objects without a word.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

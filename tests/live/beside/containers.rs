@@ -3,11 +3,11 @@
 use std::fs;
 use std::process::Command;
 
-use crate::c_program::{BURN, run};
-use crate::prelude::*;
-use crate::symbols::{
+use crate::beside::symbols::{
     HERTZ, all, assert_most, name, profile, profile_workload, samples, samples_in, stacks,
 };
+use crate::c_program::{BURN, run};
+use crate::prelude::*;
 
 /// Runs a shell script, with `command` as its arguments, in mount and PID namespaces of its own, where it is to become the
 /// workload.

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use crate::c_program::BURN;
 use crate::disk::on_full_disk;
 use crate::kernel::{schedstat, until};
-use crate::offcputime::phases_ns;
+use crate::off_cpu::phases_ns;
 use crate::prelude::*;
 use crate::tool::{COMMANDED, TRACERS, once};
 

@@ -13,8 +13,7 @@ use oracle::{Below, Engine, Logs};
 
 use crate::held::Held;
 use crate::kernel::until;
-use crate::off_cpu::{Times, sees_hidden};
-use crate::offcputime::phases_ns;
+use crate::off_cpu::{Times, phases_ns, sees_hidden};
 use crate::prelude::*;
 use crate::ticks::{assert_all_ticks, clock};
 use crate::tool::{COMMANDED, TRACERS};

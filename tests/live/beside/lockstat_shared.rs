@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::beside::containers;
 use crate::beside::lockstat_now::{Stuck, now, stuck, told};
-use crate::lockstat_user::{self, OTHER};
+use crate::beside::lockstat_user;
 use crate::prelude::*;
 
 /// Two processes over a mutex, in a PID namespace each; the holder's number is such that it means the waiter there, or nobody.
@@ -174,15 +174,15 @@ fn an_error_in_musls_lock_is_no_thread() {
 #[test]
 fn files_of_one_number_on_two_devices_are_two_locks() {
     let _machine = Machine::beside();
-    let program = lockstat_user::locks(OTHER, "");
+    let program = lockstat_user::others("apart");
     let contained = || {
         let script = "mount -t tmpfs none /mnt && exec \"$1\" /mnt/pool";
         let mut unshare = Command::new("unshare");
         unshare.args(["--mount", "sh", "-c", script, "sh", program.text()]);
-        Workload::spawn("locks", unshare)
+        Workload::spawn("apart", unshare)
     };
     let mut both = [contained(), contained()];
-    let tool = Tool::attached("lockstat", "-U -j --class all --comm locks");
+    let tool = Tool::attached("lockstat", "-U -j --class all --comm apart");
     both.iter_mut().for_each(Workload::go);
     both.iter_mut().for_each(|one| drop(one.results()));
     let report = tool.report();

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::beside::chains::{Case, Chains, Stack, cases, compile, hold_to, stacks_of};
+use crate::beside::symbols::profile_workload;
 use crate::c_program::{BURN, run};
-use crate::chains::{Case, Chains, Stack, cases, compile, hold_to, stacks_of};
 use crate::kernel::{is_in_call, until};
 use crate::prelude::*;
-use crate::symbols::profile_workload;
 
 /// The stub in the procedure linkage table has the name of the function, or none.
 const LOADS: &str = "
@@ -38,7 +38,7 @@ fn with_library(dir: &Path, name: &str, source: &str, flags: &str) -> PathBuf {
 
 #[test]
 fn the_dynamic_linker_is_seen_through() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let other = libraries(dir.path());
     let variants: [(&str, &str, &str); 4] = [
@@ -63,7 +63,7 @@ fn the_dynamic_linker_is_seen_through() {
 
 #[test]
 fn a_function_has_its_caller_at_its_first_instruction() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile("gcc", dir.path(), "calls", "calls.c", "-O2");
     let chains = [
@@ -92,7 +92,7 @@ fn stacks_under(tool: &str, options: &str, program: &Path) -> Vec<Stack> {
 
 #[test]
 fn a_handler_has_its_own_name_before_it_has_begun() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let flags = "-O2 -falign-functions=1";
     let program = compile("gcc", dir.path(), "stepped", "stepped.c", flags);
@@ -106,7 +106,7 @@ fn a_handler_has_its_own_name_before_it_has_begun() {
 
 #[test]
 fn nothing_unknown_is_called_complete() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let program = compile("gcc", dir.path(), "unknown", "unknown.c", "-O2");
     let stacks = stacks_under("profile", "-F 997", &program);
@@ -122,7 +122,7 @@ fn nothing_unknown_is_called_complete() {
 /// Their tables are not read, and code without frame pointers may have left the 0 of the outermost frame in the register.
 #[test]
 fn no_stack_of_a_32_bit_program_is_called_complete() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let workload = Program::c("narrow", BURN, "-O2 -m32 -fomit-frame-pointer").started("300");
     let tgid = workload.pid();
     let (found, _) = profile_workload(workload);
@@ -136,7 +136,7 @@ fn no_stack_of_a_32_bit_program_is_called_complete() {
 
 #[test]
 fn wakers_have_whole_stacks_too() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     for flags in ["-O2", "-O2 -static"] {
         let program = compile("gcc", dir.path(), "waker", "waker.c", flags);
@@ -229,7 +229,7 @@ fn assert_equal(found: &[u64], gdb: &[u64], what: &Stack) {
 
 #[test]
 fn gdb_finds_the_same_frames() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let other = libraries(dir.path());
     let program = with_library(dir.path(), "parked", "parked.c", "-Wl,-z,lazy");

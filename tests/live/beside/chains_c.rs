@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::chains::{Case, cases, compile, hold_to};
+use crate::beside::chains::{Case, cases, compile, hold_to};
 use crate::prelude::*;
 
 const CALLS: &str = "
@@ -82,7 +82,7 @@ const VARIANTS: [(&str, &str); 7] = [
 ];
 
 fn all_variants(name: &str, chains: &str) {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let case = |(variant, flags): (&str, &str)| {
         let what = format!("{name}-{variant}");

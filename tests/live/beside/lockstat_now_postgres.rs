@@ -72,7 +72,7 @@ fn started<const N: usize>() -> (Server, Session, [Session; N]) {
 /// have alone, and a fourth waits behind the third, though those who have it would not mind; and a number of nobody's.
 #[test]
 fn sessions_wait_behind_those_that_the_server_names() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let (_server, mut onlooker, mut sessions) = started::<10>();
     let began = Instant::now();
     let [a, b, c, d, e, f, g, h, i, j] = &mut sessions;
@@ -118,7 +118,7 @@ fn sessions_wait_behind_those_that_the_server_names() {
 
 #[test]
 fn sessions_that_wait_for_each_other_are_a_deadlock_until_the_server_looks() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let (_server, mut onlooker, mut sessions) = started::<2>();
     let [a, b] = &mut sessions;
     a.ask("BEGIN; UPDATE hot SET n = 1 WHERE id = 1;");
@@ -143,7 +143,7 @@ fn sessions_that_wait_for_each_other_are_a_deadlock_until_the_server_looks() {
 /// only where they are asked for.
 #[test]
 fn statements_are_shown_without_their_data_and_only_when_asked_for() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let (_server, mut onlooker, mut sessions) = started::<2>();
     let [a, b] = &mut sessions;
     a.ask("BEGIN; UPDATE hot SET n = 1 WHERE id = 1;");

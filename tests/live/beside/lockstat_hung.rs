@@ -1,7 +1,18 @@
 //! lockstat on threads that hang on a kernel lock throughout.
 
-use crate::lockstat_now_kernel::behind_an_inode;
 use crate::prelude::*;
+
+const INODE: &str = include_str!("../../workloads/locks/inode.c");
+
+/// The program, in whose directory an inode is, threads that hang behind that, and who they are. In this order: should a test fail, the
+/// threads have to go before the directory can.
+pub(crate) fn behind_an_inode() -> (Program, Workload, Value) {
+    let program = Program::c("inode", INODE, "");
+    let mut workload = program.start([program.dir().join("file")]);
+    workload.go();
+    let truth = workload.results().remove(0);
+    (program, workload, truth)
+}
 
 /// Where the kernel says for what its hung tasks wait, and of rwsems' readers and writers.
 #[test]

@@ -123,7 +123,7 @@ fn assert_nearly_all(found: &Found, name: impl Fn(&str) -> bool) {
 
 #[test]
 fn a_program_on_a_served_file_system_is_named() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     if !can_serve() {
         return;
     }
@@ -154,7 +154,7 @@ fn of_silent_programs() -> [(&'static str, Found); 3] {
 
 #[test]
 fn a_program_whose_file_system_is_silent_is_known_by_offsets() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     if !can_serve() {
         return;
     }
@@ -205,7 +205,7 @@ int main(int argc, char **argv)
 
 #[test]
 fn a_perf_map_whose_file_system_is_silent_is_done_without() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     if !can_serve() {
         return;
     }
@@ -300,7 +300,7 @@ fn beside(served: &mut Served, way: &str) -> [Workload; 2] {
 
 #[test]
 fn a_stack_in_a_silent_file_costs_that_process_its_stacks() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     if !can_serve() {
         return;
     }
@@ -332,7 +332,7 @@ fn of_a_silent_stack() -> (Value, Duration, [u32; 2]) {
 
 #[test]
 fn a_lock_word_beside_a_silent_file_is_given_up() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     if !can_serve() {
         return;
     }

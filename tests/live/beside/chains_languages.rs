@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::beside::chains::{Case, cases, compile, hold_to, source};
 use crate::c_program::run;
-use crate::chains::{Case, cases, compile, hold_to, source};
 use crate::prelude::*;
 
 /// gcc moves landing pads out of the way, to a part of the function with a name of its own.
@@ -40,7 +40,7 @@ const CXX_VARIANTS: [(&str, &str); 4] = [
 
 #[test]
 fn exceptions_in_flight_have_their_owners_above_them() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let case = |(variant, flags): (&str, &str)| {
         let what = format!("exceptions-{variant}");
@@ -93,7 +93,7 @@ fn rustc(dir: &Path, name: &str, flags: &str) -> PathBuf {
 
 #[test]
 fn rust_without_frame_pointers_is_whole() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let variants: [(&str, &str); 3] = [
         ("rust-O", "-O"),
@@ -107,7 +107,7 @@ fn rust_without_frame_pointers_is_whole() {
 
 #[test]
 fn inlined_rust_functions_are_frames_of_the_chain() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let program = rustc(dir.path(), "rust-g", "-O -g");
     let mut case = Case::new("rust-g", &program, RUST_INLINED);
@@ -152,7 +152,7 @@ fn go(dir: &Path, name: &str, flags: &[&str]) -> PathBuf {
 
 #[test]
 fn goroutines_are_whole_stripped_or_not() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let variants: [(&str, &[&str]); 4] = [
         ("go", &[]),

@@ -89,7 +89,7 @@ int main(void)
 "#;
 
 fn assert_turns_are_seen(setup: &str) {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = directory();
     let program = compile(dir.path(), "turns", TURNS, ["-pthread"]);
     let report = report_in(setup, "lockstat", &format!("-U -- {}", program.display()));
@@ -119,7 +119,7 @@ int main(void)
 ";
 
 fn assert_calls_are_seen(setup: &str) {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = directory();
     let program = compile(dir.path(), "calls", CALLS, "");
     let event = "-e tracepoint:syscalls:sys_enter_getppid";
@@ -140,11 +140,11 @@ fn profile_runs_where_hardly_anything_is_there() {
 
 #[test]
 fn waits_are_counted_where_hardly_anything_is_there() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = directory();
     let mut workload = start_phases(dir.path(), &["napping"]);
     let tid = u64::from(workload.pid());
-    let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
+    let below = Below::attach_to(&[Engine::Scheduler], workload.pid()).expect("the oracle");
     let start = |name: &str, options: &str| {
         let tool = destitute(name, &format!("-j {options} -p {tid}"));
         let script = format!("{POOR}\nexec {tool}");
@@ -172,7 +172,7 @@ fn waits_are_counted_where_hardly_anything_is_there() {
 
 #[test]
 fn disks_and_pressure_are_reported_where_hardly_anything_is_there() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let report = report_in(POOR, "biolatency", "0.2 1");
     let length = |report: &Value| number(report, "end_ns") - number(report, "start_ns");
     assert!(length(&report) >= 200_000_000, "{report:#}");

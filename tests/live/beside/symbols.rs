@@ -127,7 +127,7 @@ pub(crate) fn profile_burn(program: &Path) -> Value {
 
 #[test]
 fn programs_that_came_and_went_during_the_run_are_named() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let dir = dir.path().to_str().expect("plain");
     for args in [&[][..], &["--deleted-in", dir]] {
@@ -153,7 +153,7 @@ fn programs_that_came_and_went_during_the_run_are_named() {
 
 #[test]
 fn code_made_at_run_time_has_the_names_of_its_perf_map() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let names = ["LazyCompile:*sort app.js:7", "semi;colon \u{1b}[31m"];
     let args = [
         "--seconds",
@@ -175,7 +175,7 @@ fn code_made_at_run_time_has_the_names_of_its_perf_map() {
 
 #[test]
 fn a_stripped_program_has_offsets_that_nm_knew() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let whole = Program::c("whole", BURN, "");
     let stripped = whole.dir().join("stripped");
     fs::copy(whole.path(), &stripped).expect("a copy");
@@ -276,7 +276,7 @@ fn the_vdso_and_the_kernel_have_names() {
 
 #[test]
 fn the_user_part_of_a_wait_is_named_too() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let program = Program::c("waits", WAITS, "");
     let report = Tool::run("offcputime", ["-q", "-j", "--", program.text()]);
     let report = report.ok().report();

@@ -1,9 +1,9 @@
 //! `--unwind`: each way is what it says.
 
+use crate::beside::symbols::{HERTZ, all, assert_most, frames, stacks};
+use crate::beside::unwind_life::{MAIN, assert_samples, both_phases, in_function, phases, whole};
 use crate::prelude::*;
-use crate::symbols::{HERTZ, all, assert_most, frames, stacks};
 use crate::ticks::{assert_all_ticks, clock};
-use crate::unwind_life::{MAIN, assert_samples, both_phases, in_function, phases, whole};
 
 /// In memory of its own, without any table: push %rbp; mov %rsp,%rbp; a loop; pop %rbp; ret.
 const MADE: &str = r#"

@@ -62,7 +62,7 @@ fn assert_told(row: &Value, told: &Value) {
 
 #[test]
 fn prime_numbers_of_calls_their_errors_and_times_are_those_that_the_program_knows() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let (report, results) = traced("syscount", "", caller());
     for told in results.iter().filter(|told| number(told, "calls") > 0) {
         assert_told(row(&report, text(told, "call")), told);
@@ -82,7 +82,7 @@ fn prime_numbers_of_calls_their_errors_and_times_are_those_that_the_program_know
 
 #[test]
 fn calls_are_those_of_the_kernels_events() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let mut workload = caller();
     let args = format!("-j -L -p {}", workload.pid());
     let start = || Tool::start("syscount", args);
@@ -140,7 +140,7 @@ fn strace(command: &[&str]) -> Option<Counts> {
 
 #[test]
 fn calls_and_errors_are_straces() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let command = [
         "/bin/dd",
         "if=/dev/zero",
@@ -173,7 +173,7 @@ fn window(report: &Value) -> Range<u64> {
 
 #[test]
 fn a_call_that_does_not_return_has_all_of_each_interval() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let workload = Workload::start("asleep", "");
     let args = format!("-j -L -p {} 150ms 3", workload.pid());
     let output = Tool::run("syscount", args).ok();
@@ -200,7 +200,7 @@ fn a_call_that_does_not_return_has_all_of_each_interval() {
 
 #[test]
 fn intervals_add_up_and_calls_across_their_edges_are_cut_there() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let mut workload = caller();
     let args = format!("17ms -j -p {}", workload.pid());
     let (output, results) = {
@@ -238,7 +238,7 @@ fn intervals_add_up_and_calls_across_their_edges_are_cut_there() {
 
 #[test]
 fn failures_alone_and_one_error_alone() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let (report, _) = traced("syscount", "-x", caller());
     assert!(rows(&report, "getppid").is_empty() && rows(&report, "rt_sigsuspend").is_empty());
     assert_eq!(number(row(&report, "openat"), "count"), 97);
@@ -252,7 +252,7 @@ fn failures_alone_and_one_error_alone() {
 
 #[test]
 fn rows_for_which_the_kernel_side_has_no_room_at_once_are_all_there() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let script = "i=0; while [ $i -lt 797 ]; do /bin/true; i=$((i+1)); done";
     let report = Tool::run("syscount", ["-j", "--", "/bin/sh", "-c", script]).ok();
     let report = report.last_report();
@@ -268,7 +268,7 @@ fn rows_for_which_the_kernel_side_has_no_room_at_once_are_all_there() {
 
 #[test]
 fn the_dead_are_in_no_call() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     // Dead and not reaped before the program ends.
     let program = "import os; pid = os.posix_spawn('/bin/true', ['true'], {}); \
                    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)";

@@ -4,10 +4,10 @@
 use std::fs;
 use std::process::Command;
 
-use crate::interpreters::{Traced, assert_share, source, trace};
+use crate::beside::interpreters::{Traced, assert_share, source, trace};
+use crate::beside::symbols::{name, stacks};
 use crate::off_cpu::{Times, sees_hidden};
 use crate::prelude::*;
-use crate::symbols::{name, stacks};
 use crate::ticks::{assert_ticks, moments};
 
 /// The system's own.
@@ -190,6 +190,7 @@ fn assert_locks(traced: &Traced) {
     );
 }
 
+/// Sleeps and waits for a lock are as long as by the clock of the program, which has to have a CPU when it wants one.
 #[test]
 fn functions_stand_where_the_loop_stood() {
     let _machine = Machine::alone();
@@ -202,11 +203,10 @@ fn functions_stand_where_the_loop_stood() {
     assert_locks(&traced);
 }
 
-/// 128 functions, and a word that there are more.
 /// Its home is the function of the program's own that the thread comes back to, though the standard library has others inside.
 #[test]
 fn an_event_loop_is_idle_at_home_and_not_in_its_database() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let (report, said) = traced("offcputime", "-m 0", run("event_loop.py"));
     let waits = |reason: &str| {
         let all: Vec<_> = stacks(&report)
@@ -235,9 +235,10 @@ fn an_event_loop_is_idle_at_home_and_not_in_its_database() {
     assert_eq!(idle, 0, "{report:#}");
 }
 
+/// 128 functions, and a word that there are more.
 #[test]
 fn what_is_too_deep_is_cut_and_counted() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let program = "import os, sys, time\n\
         def down(depth):\n    \
             time.sleep(600) if depth == 0 else down(depth - 1)\n\
@@ -296,7 +297,7 @@ int main(void)
 	return _PyEval_EvalFrameDefault();
 }
 "#;
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let program = Program::c("python3", SOURCE, "-O1 -rdynamic");
     let workload = Workload::spawn("python", program.command(""));
     let report = Tool::run("offcputime", format!("-v -j -p {} 0.2", workload.pid())).ok();

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
+use crate::beside::symbols::stacks;
 use crate::c_program::run;
 use crate::kernel::until;
 use crate::prelude::*;
-use crate::symbols::stacks;
 use crate::targets::{Tools, groups};
 use crate::ticks::{Moment, assert_ticks, clock, moments};
 use crate::word::Word;
@@ -50,7 +50,7 @@ int main(int argc, char **argv)
 
 #[test]
 fn whoever_comes_to_have_the_number_asked_for_is_not_meant() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let program = Program::c("reuse", REUSE, "");
     for option in ["-p", "-t"] {
         let mut meant = Workload::start("spinner", "--threads 1 --seconds 0.2");
@@ -98,7 +98,7 @@ int main(int argc, char **argv)
 /// `server & exec offcputime -p $!`: the tool has the shell's number, and so the shell's child.
 #[test]
 fn a_child_that_the_tool_inherits_is_traced_with_all_its_threads() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let program = Program::c("crowd", CROWD, "-pthread");
     let word = Word::of(&program);
     // The word comes when the tool is attached.
@@ -134,7 +134,7 @@ fn busy_threads(report: &str, least: u64) -> usize {
 /// The clock of a time namespace is days ahead or behind, that of events never.
 #[test]
 fn a_time_namespaces_clock_changes_nothing() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let program = Program::c("crowd", CROWD, "-pthread");
     for offset in ["200000", "-3"] {
         let output = run(Command::new("unshare")
@@ -163,7 +163,7 @@ int main(void)
 
 #[test]
 fn a_commands_end_is_its_work_too() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let program = Program::c("rich", RICH, "");
     let path = program.dir().join("rich.perf.txt");
     let clock = clock(997);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
+use crate::beside::symbols::{frames, name, stacks};
 use crate::call_shares::{Account, Functions, assert_agree};
 use crate::elf_entry::Elves;
 use crate::kernel::{schedstat, tasks, until};
@@ -10,7 +11,6 @@ use crate::perf_dwarf::{PerfFrame, Recording};
 use crate::postgres::{Server, Session};
 use crate::prelude::*;
 use crate::real_program::{self, Real};
-use crate::symbols::{frames, name, stacks};
 
 /// The beginnings of glibc's threads, the last one on arm64.
 const THREAD_STARTS: [&str; 5] = ["clone3", "__clone3", "clone", "__clone", "thread_start"];
@@ -213,7 +213,7 @@ fn off_cpu(what: &str, pid: u32, elves: &mut Elves) {
 }
 
 fn both(what: &str, start: impl Fn(&Path) -> Real) {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let real = start(dir.path());
     let mut elves = Elves::default();
@@ -248,7 +248,7 @@ fn cmake_is_unwound_to_its_root() {
 
 #[test]
 fn postgresql_is_unwound_to_its_root() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let server = Server::start();
     let mut session = Session::new(&server);
     // Sorts and joins, and naps to be found off CPU; until the server is stopped.

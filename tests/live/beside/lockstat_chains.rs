@@ -3,12 +3,12 @@
 use oracle::futex::{Wait, waits};
 use oracle::{Bracket, Engine, Logs};
 
+use crate::beside::lockstat_user::{PTHREAD, locks};
 use crate::lockstat_played::named;
-use crate::lockstat_user::{PTHREAD, locks};
 use crate::prelude::*;
 use crate::traced::logged;
 
-const CHAIN: &str = include_str!("../workloads/locks/chain.c");
+const CHAIN: &str = include_str!("../../workloads/locks/chain.c");
 
 /// Runs a program under lockstat: what it says of itself, what lockstat says, and what the kernel did. Somebody else has an eye on the
 /// same calls, of another process, already.
@@ -47,7 +47,7 @@ fn waits_for(report: &Value, logs: &Logs, thread: &Value, variable: &str) -> Vec
 
 #[test]
 fn a_chain_of_three_locks_has_its_threads_in_order_and_their_times() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let (threads, output, logs) = run(CHAIN, "-j --strict");
     let report = output.report();
     let chains = list(&report, "chains");
@@ -90,7 +90,7 @@ fn a_chain_of_three_locks_has_its_threads_in_order_and_their_times() {
 
 #[test]
 fn a_chain_is_told_in_words() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let (threads, output, _) = run(CHAIN, "");
     let tid = |at: usize| number(&threads[at], "tid");
     let lines: Vec<&str> = output.stdout.lines().map(str::trim).collect();
@@ -135,7 +135,7 @@ fn folded_us(text: &str, parts: &[&str]) -> (u64, u64) {
 
 #[test]
 fn whoever_releases_a_lock_stands_on_its_head_behind_the_waiter() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let (said, output, logs) = run(PTHREAD, "--folded --waker");
     let writers = ["lock_written", "lock_readers", "lock_between"];
     for (names, waiter) in [

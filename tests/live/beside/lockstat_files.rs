@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use crate::kernel::until;
 use crate::prelude::*;
 
-const FILES: &str = include_str!("../workloads/locks/files.c");
-const OWN_FILE: &str = include_str!("../workloads/locks/own_file.c");
-const MIXED: &str = include_str!("../workloads/locks/mixed.c");
+const FILES: &str = include_str!("../../workloads/locks/files.c");
+const OWN_FILE: &str = include_str!("../../workloads/locks/own_file.c");
+const MIXED: &str = include_str!("../../workloads/locks/mixed.c");
 
 /// The program's own token.
 const RULE: &str = "take_token - jobserver contention\n";
@@ -43,7 +43,7 @@ fn assert_row(lock: &Value, played: &Value) {
 
 #[test]
 fn file_locks_semaphores_and_tokens_have_the_waits_and_holders_that_the_program_knows() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let program = Program::c("files", FILES, "");
     let path = program.dir().join("a file.lock");
     let rules = program.dir().join("rules");
@@ -118,7 +118,7 @@ wait
 
 #[test]
 fn the_first_row_is_the_file_that_three_loops_want() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let targets = "-U --comm flock";
     assert_loops_first([targets.to_owned(), format!("{targets} -j")]);
 }
@@ -168,7 +168,7 @@ fn assert_loops_first(options: [String; 2]) {
 
 #[test]
 fn the_holder_of_a_file_that_was_waited_for_before_is_there() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("lock");
     let flock = |command: &[&str]| {
@@ -188,7 +188,8 @@ fn the_holder_of_a_file_that_was_waited_for_before_is_there() {
     until("it has the file", || are_there(1));
     let mut waiter = flock(&["true"]);
     until("it waits", || are_there(2));
-    let report = Tool::run("lockstat", "-U -j --comm flock 1").report();
+    let args = format!("-U -j -p {},{} 1", holder.id(), waiter.id());
+    let report = Tool::run("lockstat", args).report();
     drop(holder.stdin.take());
     let statuses = [&mut holder, &mut waiter].map(|child| child.wait().expect("flock"));
     assert!(statuses.iter().all(std::process::ExitStatus::success));

@@ -5,9 +5,9 @@ use std::process::Command;
 
 use oracle::Bracket;
 
+use crate::beside::lockstat_user::{PTHREAD, assert_pthread, locks};
 use crate::c_program::run;
 use crate::lockstat_played::{account, waited};
-use crate::lockstat_user::{PTHREAD, assert_pthread, locks};
 use crate::prelude::*;
 
 /// What a script of `setup` prints, which finds something newer or puts it below the target directory: a word a line.
@@ -21,7 +21,7 @@ fn newer(name: &str) -> Vec<String> {
 /// glibc 2.41: condition variables lost a word in front of those that are waited for.
 #[test]
 fn locks_of_a_newer_c_library_are_counted_held_and_named() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let loader = newer("glibc");
     let program = locks(PTHREAD, "");
     let mut command = Command::new(&loader[0]);
@@ -34,10 +34,10 @@ fn locks_of_a_newer_c_library_are_counted_held_and_named() {
 /// scheduler, all of them.
 #[test]
 fn locks_of_a_newer_gos_runtime_are_one_row_with_every_wait() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let (source, program) = (dir.path().join("channel.go"), dir.path().join("locks"));
-    let text = include_str!("../workloads/locks/channel.go");
+    let text = include_str!("../../workloads/locks/channel.go");
     std::fs::write(&source, text).expect("a file");
     run(Command::new(&newer("go")[0])
         .arg("build")

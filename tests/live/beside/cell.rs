@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::bare::{CALLS, TURNS};
+use crate::beside::bare::{CALLS, TURNS};
 use crate::c_program::{BURN, compile, run};
 use crate::kernel::Machine;
 use crate::tool::{Output, Tool};
@@ -148,20 +148,20 @@ fn assert_tools_work(pids: Pids) {
 
 #[test]
 fn tools_work_in_a_bare_root_file_system_with_the_hosts_processes() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     assert_tools_work(Pids::Hosts);
 }
 
 #[test]
 fn tools_work_in_a_bare_root_file_system_with_processes_of_their_own() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     assert_tools_work(Pids::Own);
 }
 
 /// A program of the host's, whose file is not there for the tool.
 #[test]
 fn a_program_outside_is_named_from_a_bare_root_file_system() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let cell = Cell::new();
     let program = compile(cell.dir.path(), "outside", BURN, "");
     let mut command = Command::new(program);
@@ -179,7 +179,7 @@ fn a_program_outside_is_named_from_a_bare_root_file_system() {
 
 #[test]
 fn a_missing_sysfs_is_named_with_the_command_that_brings_it() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let output = Cell::new().run(Pids::Own, "", "runqlat", "0.1 1");
     assert_eq!(output.code, 1, "{}", output.stderr);
     let remedy = "mount -t sysfs none /sys\n";

@@ -13,14 +13,19 @@ use crate::lockstat_played::{
 use crate::prelude::*;
 
 /// What programs begin with: rounds of holding a lock until somebody sleeps on it.
-pub(crate) const STAGE: &str = include_str!("../workloads/locks/stage.h");
-pub(crate) const OTHER: &str = include_str!("../workloads/locks/other.c");
-pub(crate) const PTHREAD: &str = include_str!("../workloads/locks/pthread.c");
+pub(crate) const STAGE: &str = include_str!("../../workloads/locks/stage.h");
+pub(crate) const OTHER: &str = include_str!("../../workloads/locks/other.c");
+pub(crate) const PTHREAD: &str = include_str!("../../workloads/locks/pthread.c");
 
 /// A program with locks, which are called `locks.…`.
 pub(crate) fn locks(source: &str, flags: &str) -> Program {
     let source = format!("{STAGE}{source}");
     Program::c("locks", &source, format!("-pthread {flags}"))
+}
+
+/// A program of futex calls, by a name of the test's own: others run it, too.
+pub(crate) fn others(name: &str) -> Program {
+    Program::c(name, &format!("{STAGE}{OTHER}"), "-pthread")
 }
 
 /// How lockstat knows who held a lock of this name.
@@ -101,7 +106,7 @@ pub(crate) fn assert_pthread(account: &Account) {
 
 #[test]
 fn pthread_locks_have_the_waits_of_the_log_and_the_holders_that_the_program_knows() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let account = account(locks(PTHREAD, "").start(""), "--strict -v");
     assert_pthread(&account);
     let complete = "user stacks complete for 100% of the time";
@@ -111,7 +116,7 @@ fn pthread_locks_have_the_waits_of_the_log_and_the_holders_that_the_program_know
 /// What holds where clocks mean nothing, and where only the waker is known.
 #[test]
 fn waits_are_counted_exactly_and_their_makers_named_on_every_kernel() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     // Not strict: emulated CPUs are in each other's way, and events are lost, and counted.
     let (played, report) = play(locks(PTHREAD, "").start(""));
     let locks = list(&report, "locks");
@@ -145,7 +150,7 @@ fn waits_are_counted_exactly_and_their_makers_named_on_every_kernel() {
 
 #[test]
 fn rusts_locks_and_parking_lots_are_known_by_their_functions() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let account = account(Workload::start("rustlocks", ""), "--strict");
     let mut begins = Vec::new();
     for one in &account.played {
@@ -170,11 +175,11 @@ fn rusts_locks_and_parking_lots_are_known_by_their_functions() {
 
 #[test]
 fn every_futex_call_is_followed_and_a_requeue_splits_the_wait() {
-    let _machine = Machine::alone();
-    let program = locks(OTHER, "");
+    let _machine = Machine::beside();
+    let program = others("futexes");
     let workload = program.start([program.dir().join("pool")]);
     // The child as well.
-    let account = account_among(workload, "--comm locks");
+    let account = account_among(workload, "--comm futexes");
     for one in &account.played {
         match one.name.as_str() {
             "word_from" => assert_moved(&account, one),
@@ -224,7 +229,7 @@ fn assert_shared(account: &Account, played: &Played) {
 
 #[test]
 fn a_32_bit_programs_locks_are_counted_and_held_as_others() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let account = account(locks(PTHREAD, "-m32").start(""), "--strict");
     for one in &account.played {
         match one.class.as_str() {
@@ -243,10 +248,10 @@ fn a_32_bit_programs_locks_are_counted_and_held_as_others() {
 
 #[test]
 fn goroutines_wait_for_a_mutex_and_threads_for_goroutines() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     let (source, program) = (dir.path().join("mutex.go"), dir.path().join("locks"));
-    fs::write(&source, include_str!("../workloads/locks/mutex.go")).expect("a file");
+    fs::write(&source, include_str!("../../workloads/locks/mutex.go")).expect("a file");
     run(Command::new("go")
         .args(["build", "-o"])
         .args([&program, &source]));
@@ -301,7 +306,7 @@ int main(void)
 
 #[test]
 fn waits_that_neither_begin_nor_end_in_the_window_count_for_all_of_it() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let program = locks(STUCK, "");
     let report = over_a_rest("-U -j --class all", &program, "1").report();
     for (variable, caller) in [

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use crate::prelude::*;
 
@@ -15,17 +14,18 @@ const QUICK: &str = "all: 1 2\n1:\n\ttouch ../first; until [ -e ../second ]; do 
 /// One job more than may run.
 const ALONE: &str = "all: 1 2 3\n1 2 3:\n\tsleep 0.2\n.PHONY: all 1 2 3\n";
 
-fn make(dir: &Path) {
-    let mut make = Command::new("make");
-    make.arg("-j2").current_dir(dir).stdout(Stdio::null());
+/// What lockstat says of make, two jobs at a time, and of those that it starts. Others run makes, too.
+fn made(dir: &Path) -> Value {
+    let mut lockstat = Tool::command("lockstat", "-U -j --strict -- make -s -j2 -C");
     // That of whoever runs the tests has a job server, too.
-    let make = make.env_remove("MAKEFLAGS").env_remove("MFLAGS");
-    assert!(make.status().expect("make").success());
+    lockstat.env_remove("MAKEFLAGS").env_remove("MFLAGS");
+    lockstat.arg(dir);
+    Tool::spawn("lockstat", lockstat).finish().ok().report()
 }
 
 #[test]
 fn a_job_that_waits_for_another_makes_token_is_seen_with_who_gave_it() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     for (name, text) in [("slow", SLOW), ("quick", QUICK)] {
         let below = dir.path().join(name);
@@ -33,10 +33,7 @@ fn a_job_that_waits_for_another_makes_token_is_seen_with_who_gave_it() {
         fs::write(below.join("Makefile"), text).expect("a file");
     }
     fs::write(dir.path().join("Makefile"), WHOLE).expect("a file");
-    let (output, ()) = during("lockstat", "-U -j --strict --comm make", || {
-        make(dir.path())
-    });
-    let report = output.report();
+    let report = made(dir.path());
     let lock = only(&report, "locks");
     assert_eq!(
         (&lock["class"], &lock["for"]),
@@ -55,13 +52,10 @@ fn a_job_that_waits_for_another_makes_token_is_seen_with_who_gave_it() {
 /// Nobody else gives one: it waits for its own children.
 #[test]
 fn make_by_itself_waits_for_no_token() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     fs::write(dir.path().join("Makefile"), ALONE).expect("a file");
-    let (output, ()) = during("lockstat", "-U -j --strict --comm make", || {
-        make(dir.path())
-    });
-    let report = output.report();
+    let report = made(dir.path());
     assert!(list(&report, "locks").is_empty(), "{report:#}");
     let idle = only(&report, "left_out");
     assert_eq!(idle["class"], "jobserver", "{report:#}");

@@ -11,10 +11,10 @@ use oracle::{Below, Engine, Logs};
 use tempfile::TempDir;
 
 use crate::beside::containers::enter;
+use crate::beside::symbols::{name, names, stacks};
 use crate::c_program::run;
 use crate::off_cpu::{Times, sees_hidden};
 use crate::prelude::*;
-use crate::symbols::{name, names, stacks};
 use crate::targets::ended;
 use crate::ticks::{assert_ticks, clock, moments};
 
@@ -88,7 +88,7 @@ pub(crate) fn trace(mut workload: Workload, before_the_end: impl FnOnce()) -> Tr
     let pid = workload.pid();
     let dir = tempfile::tempdir().expect("a directory");
     let moments = dir.path().join("samples.perf.txt");
-    let below = Below::attach(&[Engine::Scheduler]).expect("the oracle");
+    let below = Below::attach_to(&[Engine::Scheduler], pid).expect("the oracle");
     let samples = format!("-F {HERTZ} -o {}", moments.display());
     let tools = [("profile", samples.as_str()), ("offcputime", "-m 0")];
     let tools = tools.map(|(tool, own)| Tool::start(tool, format!("-j {own} -p {pid}")));
@@ -210,7 +210,7 @@ impl Traced {
 
 #[test]
 fn javascript_functions_are_all_there_in_order() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     // It leaves a log in its directory.
     let dir = tempfile::tempdir().expect("a directory");
     let mut command = node();
@@ -220,6 +220,7 @@ fn javascript_functions_are_all_there_in_order() {
     traced.assert_waits(["waitOuter", "waitInner"], is_javascript);
 }
 
+/// The virtual machine's own threads take a share that grows where it waits for a CPU.
 #[test]
 fn java_functions_are_all_there_in_order() {
     let _machine = Machine::alone();
@@ -247,7 +248,7 @@ fn java_functions_are_all_there_in_order() {
 
 #[test]
 fn python_functions_are_all_there_in_order() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let mut command = python();
     command.arg(source("calls.py"));
     let workload = Workload::spawn("python", command);
@@ -266,7 +267,7 @@ fn python_functions_are_all_there_in_order() {
 /// The map is in the container's /tmp, under the ID that the process has there.
 #[test]
 fn javascript_in_a_container_has_a_perf_map_of_its_own() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     // The checkout may be below the /tmp that is hidden.
     let script = format!(
         "exec 3<{}; mount -t proc none /proc && mount -t tmpfs none /tmp && cd /tmp && cat <&3 >calls.js && exec \"$@\" calls.js",

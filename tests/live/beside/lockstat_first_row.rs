@@ -16,17 +16,17 @@ fn program(source: &str, flags: &str) -> Program {
     Program::c("locks", source, format!("-pthread {flags}"))
 }
 
-const TEAM: &str = include_str!("../workloads/locks/team.c");
-const CRITICAL: &str = include_str!("../workloads/locks/critical.c");
-const MEANWHILE: &str = include_str!("../workloads/locks/meanwhile.c");
-const POOL: &str = include_str!("../workloads/locks/pool.c");
-const STAGE: &str = include_str!("../workloads/locks/stage.h");
-const ROW: &str = include_str!("../workloads/locks/row.c");
+const TEAM: &str = include_str!("../../workloads/locks/team.c");
+const CRITICAL: &str = include_str!("../../workloads/locks/critical.c");
+const MEANWHILE: &str = include_str!("../../workloads/locks/meanwhile.c");
+const POOL: &str = include_str!("../../workloads/locks/pool.c");
+const STAGE: &str = include_str!("../../workloads/locks/stage.h");
+const ROW: &str = include_str!("../../workloads/locks/row.c");
 
 /// The library has no names for its barrier, and the last one to come is the one that the others wait for.
 #[test]
 fn a_team_waits_at_its_barrier_for_the_one_with_more_to_do() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let program = program(TEAM, "-fopenmp");
     let mut command = program.command("");
     command.env("OMP_WAIT_POLICY", "passive");
@@ -81,7 +81,7 @@ fn a_team_waits_at_its_barrier_for_the_one_with_more_to_do() {
 /// The library has no names for what it waits in there, either.
 #[test]
 fn a_critical_section_is_a_lock() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let program = program(CRITICAL, "-fopenmp");
     let mut command = program.command("");
     command.env("OMP_WAIT_POLICY", "passive");
@@ -121,7 +121,7 @@ fn assert_logged(locks: &[Value], lock: &Value, report: &Value, logs: &Logs) {
 /// Nobody owns a semaphore: what counts is what the one who posts it did before.
 #[test]
 fn who_made_a_thread_wait_did_what_it_says_it_did() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let program = program(MEANWHILE, "");
     let (report, results) = traced("lockstat", "-U --class all", program.start(""));
     let truth = &results[0];
@@ -145,7 +145,7 @@ fn who_made_a_thread_wait_did_what_it_says_it_did() {
 /// Both wait for a condition variable: servers further in than where they poll, workers where they have nothing to do.
 #[test]
 fn servers_wait_for_a_connection_and_workers_for_work() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let (report, _) = traced("lockstat", "", program(POOL, "").start(""));
     let first = &list(&report, "locks")[0];
     assert_eq!(first["class"], "cond", "{first:#}");
@@ -167,7 +167,7 @@ fn servers_wait_for_a_connection_and_workers_for_work() {
 
 #[test]
 fn a_program_of_idle_threads_waits_for_no_lock() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let program = program(POOL, "");
     let (output, _) = observed("lockstat", "-U", &mut program.start("0"));
     // Nobody ended a wait, and a lock may be made of a condition variable.
@@ -188,7 +188,7 @@ fn a_program_of_idle_threads_waits_for_no_lock() {
 
 #[test]
 fn a_users_rule_names_a_lock_of_the_programs_own() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let program = program(POOL, "");
     let file = program.dir().join("rules");
     fs::write(
@@ -212,7 +212,7 @@ fn a_users_rule_names_a_lock_of_the_programs_own() {
 /// The function that waits is nobody else's, and the program is stripped.
 #[test]
 fn a_function_without_a_name_is_known_by_what_it_calls() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let program = program(&format!("{STAGE}{ROW}"), "-rdynamic -s");
     let (report, results) = traced("lockstat", "-U", program.start(""));
     let is_row = |lock: &&Value| lock["class"] == "row-lock";
@@ -252,7 +252,7 @@ fn python(script: &str) -> Child {
 /// sleep further out in the interpreter than they wait.
 #[test]
 fn a_worker_of_pythons_is_not_said_to_wait_for_others() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let script = "import queue, sys, threading, time\n\
                   jobs = queue.Queue()\n\
                   def work():\n\
@@ -283,7 +283,7 @@ fn a_worker_of_pythons_is_not_said_to_wait_for_others() {
 /// Its only thread polls, and no wait of its tasks is one of a thread's.
 #[test]
 fn a_program_with_tasks_is_said_to_have_waits_that_nobody_sees() {
-    let _machine = Machine::alone();
+    let _machine = Machine::beside();
     let script = "import asyncio, sys\n\
                   async def main():\n\
                   \x20   print('ready', flush=True)\n\
