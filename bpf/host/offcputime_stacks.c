@@ -246,3 +246,27 @@ __u64 host_left_stack(struct task_struct *task)
 	record = host_written();
 	return record ? record->open.user_stack : 0;
 }
+
+/* Programs are attached for another window of several, which will open. */
+void host_expect_another(void)
+{
+	walk_on_leaving = 1;
+}
+
+/* The user stack that a living target is told to have before the window opens. */
+__u64 host_open_stack(struct task_struct *task)
+{
+	struct bpf_iter_meta meta = {};
+	struct bpf_iter__task context = { .meta = &meta, .task = task };
+	const struct open_phase_record *record;
+
+	open_members(&context);
+	record = host_written();
+	return record ? record->open.user_stack : 0;
+}
+
+/* The user stack that a target has walked for the wait that it is in. */
+__u64 host_walked_stack(struct task_struct *task)
+{
+	return member_of(task)->user_stack;
+}

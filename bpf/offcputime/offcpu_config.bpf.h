@@ -26,8 +26,8 @@ struct offcputime_config {
 
 const volatile struct offcputime_config config = {};
 
-/* After the first window of several there is no sched_exit_tp: user stacks are walked at switch-out, and by user space for
- * waits that began between windows.
+/* After the first window of several there is no sched_exit_tp: user stacks are walked at switch-out, from the moment on that the
+ * programs are attached, and by user space for waits that began between windows.
  */
 __u32 walk_on_leaving = 0;
 

@@ -51,7 +51,8 @@ struct open_phase {
 	__u32 ran_on;
 	/* Counts the thread's waits. */
 	__u32 number;
-	__u32 pad;
+	/* It had never run at the window's end, and has no user stack of the wait. */
+	__u32 is_new;
 };
 
 struct open_phase_record {
@@ -154,11 +155,13 @@ static __always_inline void describe_open_wait(struct open_phase *open, struct m
 	if (member->ran_after_ns == window_end_ns) {
 		open->ran_on = 1;
 		open->is_known = member->was_told;
+		open->is_new = member->was_new;
 		open->call = member->late_call;
 	} else {
 		/* Its switch to the CPU may not have been seen. */
 		open->ran_on = is_on_cpu(task);
 		open->is_known = is_told(member, task);
+		open->is_new = !switches_of(task);
 	}
 }
 
@@ -218,6 +221,7 @@ static __always_inline void write_stacks(struct bpf_iter__task *ctx, struct memb
 		return;
 	name_thread(&record->open, task);
 	describe_wait(&record->open, member, task);
+	record->open.user_stack = walks_on_exit() ? 0 : member->user_stack;
 	write_record(ctx, record, tell_stacks(record, member, task));
 }
 
@@ -250,7 +254,10 @@ int open_members(struct bpf_iter__task *ctx)
 
 	if (!member || member->phase == PHASE_DEAD)
 		return 0;
-	member->ended_off_ns = member->waker = member->user_stack = 0;
+	member->ended_off_ns = member->waker = 0;
+	/* Threads that have left their CPUs since the programs were attached have walked their stacks. */
+	if (!walk_on_leaving || member->walked != 1 + switches_of(task))
+		member->user_stack = 0;
 	member->state = task_state(task);
 	member->wait_flags = is_on_cpu(task) ? 0 : wait_flags_of(task, is_queued(task), member->state);
 	write_stacks(ctx, member, task);

@@ -43,8 +43,9 @@ struct member {
 	__u64 user_stack;
 	/* Of the interval that has just ended. */
 	__u64 kernel_stack;
-	/* 1 + its switches when user space was last told of its open wait. */
+	/* 1 + its switches when user space was last told of its open wait, and when it last walked its stack before it left. */
 	__u64 described;
+	__u64 walked;
 	/* The end of the window after which it has run, where late events close nothing; and of its wait until then: */
 	__u64 ran_after_ns;
 	struct wait_call late_call;
@@ -55,8 +56,9 @@ struct member {
 	__u8 wait_flags;
 	/* The interval to be reported was open at the window's end. */
 	__u8 is_open;
-	/* User space had been told of that late wait. */
+	/* User space had been told of that late wait; it was for its first CPU. */
 	__u8 was_told;
+	__u8 was_new;
 };
 
 #include "maps.bpf.h"
@@ -261,6 +263,17 @@ static __always_inline bool switched_out(struct member *member, struct task_stru
 	member->state = state;
 	member->wait_flags = wait_flags_of(task, preempt, state);
 	member->phase = member->wait_flags & WAIT_RUNNABLE ? PHASE_RUNNABLE : PHASE_BLOCKED;
+	return true;
+}
+
+/* A wait may begin before a window of several, once the programs are attached. Returns whether one does. */
+static __always_inline bool leaves_before(struct member *member, struct task_struct *task, bool preempt, __u32 state)
+{
+	if (!preempt && (state & TASK_DEAD))
+		return false;
+	member->ended_off_ns = member->waker = 0;
+	member->state = state;
+	member->wait_flags = wait_flags_of(task, preempt, state);
 	return true;
 }
 

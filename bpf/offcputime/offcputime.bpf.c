@@ -45,9 +45,10 @@ static __always_inline void keep_user_stack(struct member *member, struct task_s
 {
 	struct stack_scratch *scratch = scratch_at(SCRATCH_SWITCH);
 
-	if (scratch)
-		member->user_stack =
-			user_stack(SCRATCH_SWITCH, scratch, task, tgid_of(targets.pid_namespace, task));
+	if (!scratch)
+		return;
+	member->user_stack = user_stack(SCRATCH_SWITCH, scratch, task, tgid_of(targets.pid_namespace, task));
+	member->walked = 1 + switches_of(task);
 }
 
 /* Closes its interval, with its own stacks: here, or where sched_exit walks. */
@@ -87,19 +88,25 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct offcputime_totals *sums = totals_here();
+	bool counts = in_window(now);
 	struct member *member;
 
 	if (!sums)
 		return;
-	if (!in_window(now)) {
-		if (is_late(now))
-			switched_late(preempt, prev, next, state, sums);
+	if (!counts && is_late(now)) {
+		switched_late(preempt, prev, next, state, sums);
 		return;
 	}
+	if (!counts && !walk_on_leaving)
+		return;
 	member = member_of(prev);
-	if (member && switched_out(member, prev, preempt, state, now, sums) && !walks_on_exit() &&
-	    !config.stacks.no_user)
+	if (member &&
+	    (counts ? switched_out(member, prev, preempt, state, now, sums) :
+		      leaves_before(member, prev, preempt, state)) &&
+	    !walks_on_exit() && !config.stacks.no_user)
 		keep_user_stack(member, prev);
+	if (!counts)
+		return;
 	member = member_of(next);
 	if (member && switched_in(member, now, sums))
 		report_resumed(member, next);

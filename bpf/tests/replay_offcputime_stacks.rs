@@ -217,3 +217,43 @@ fn waits_have_their_own_stacks() {
         off.for_each(|thread| assert_open(&machine, thread, asked, &case));
     }
 }
+
+/// Threads that leave their CPUs while a window of several opens, however long that takes, have walked their stacks.
+#[test]
+fn waits_that_begin_before_a_window_have_their_own_stacks() {
+    let object = host::compile("offcputime_stacks");
+    let mut walked = 0;
+    for seed in 0..20 {
+        let mut machine = Machine::new(&object, seed, 1 << 50);
+        let asked = Asked {
+            stacks_from_ns: 0,
+            ..Asked::random(seed)
+        };
+        asked.tell(&mut machine);
+        machine.tells_exits = false;
+        let case = format!("seed {seed}, {asked:?}");
+        machine.host.tell("host_expect_another", ());
+        for _ in 0..5 {
+            machine.steps(200);
+            let at = (machine.now, 0_u32, machine.threads[0].task);
+            machine.host.tell("host_set", at);
+            let off = machine
+                .alive()
+                .filter(|thread| thread.state != State::Running && !is_shielded(thread.tid));
+            for thread in off {
+                let left = machine.times_left(thread.tid);
+                let truth = match left {
+                    0 => 0,
+                    _ => user_stack(asked, thread.tid, left, 0),
+                };
+                let open = machine.host.ask::<u64>("host_open_stack", (thread.task,));
+                // A wait is told of once.
+                assert!(open == 0 || open == truth, "{case}: {open:x} {truth:x}");
+                walked += u64::from(open != 0);
+                let kept = machine.host.ask::<u64>("host_walked_stack", (thread.task,));
+                assert_eq!(kept, truth, "{case}, thread {}", thread.tid);
+            }
+        }
+    }
+    assert!(walked > 400, "{walked}");
+}

@@ -81,6 +81,7 @@ mod why_memory;
 mod why_planted;
 mod why_processes;
 mod why_real;
+mod why_windows;
 mod word;
 mod workload;
 

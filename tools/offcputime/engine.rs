@@ -9,7 +9,7 @@ use bpf::offcputime::types::left_out_sums;
 use bpf::offcputime::{OffcputimeSkel, OffcputimeSkelBuilder};
 use budget::cost::Cost;
 use budget::meter::Meter;
-use budget::{LeftOut, Programs, Sampler, Told, Window, Windowed, shut_edges};
+use budget::{LeftOut, Programs, Sampler, Told, Window, Windowed, shut_edges, store};
 use host::clock::Edges;
 use libbpf_rs::skel::Skel;
 use loader::iterate::{self, Reseeding};
@@ -101,6 +101,16 @@ impl Offcputime<'_> {
         let walked = &mut self.sums.walked;
         walked.clear();
         open::describe_waiting(self.args, &waiting, &mut self.stacks, walked)
+    }
+
+    /// Threads walk their stacks when they leave their CPUs from the moment on that the programs are attached again: however long
+    /// the window takes to open then, the waits are known that it opens in.
+    fn expect_another(&mut self) -> Result<()> {
+        let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
+        store(&mut bss.window_start_ns, 0);
+        store(&mut bss.window_end_ns, 0);
+        bss.walk_on_leaving = 1;
+        Ok(())
     }
 
     /// Takes in what has come.
@@ -211,7 +221,6 @@ impl Windowed for Offcputime<'_> {
         }
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         bss.takes_late = first.into();
-        bss.walk_on_leaving = (!first).into();
         Ok(())
     }
 
@@ -254,6 +263,9 @@ impl Windowed for Offcputime<'_> {
         }
         let totals = harvest::totals(&self.skel)?;
         self.sums.add(&part, totals, window);
+        if self.args.budget.is_limited() {
+            self.expect_another()?;
+        }
         Ok(())
     }
 }

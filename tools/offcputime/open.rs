@@ -45,10 +45,10 @@ impl Open<'_> {
     }
 }
 
-/// The stack of a wait that was walked when its thread left its CPU, as in windows of a budget: it stays the wait's own when the thread
-/// has run on, and the kernel's part is gone.
+/// The stack of a wait that was walked when its thread left its CPU, as in windows of a budget, or that of one that had never run: it
+/// stays the wait's own when the thread has run on, and the kernel's part is gone.
 pub(crate) fn walked_on_leaving(open: &open_phase) -> Option<(u64, u64)> {
-    (open.user_stack != 0).then_some((open.user_stack, 0))
+    (open.user_stack != 0 || open.is_new != 0).then_some((open.user_stack, 0))
 }
 
 fn open_stacks(
@@ -58,6 +58,15 @@ fn open_stacks(
     stacks: &mut StackTable,
     end_ns: u64,
 ) -> (u64, u64) {
+    let user = match to_walk(args, open) {
+        Some((tgid, registers)) => stacks.insert_blocked(tgid, end_ns, registers),
+        None => open.user_stack,
+    };
+    (user, kernel_stack(kernel, stacks))
+}
+
+/// The process of a thread whose user stack nobody has walked, and where the walk begins.
+fn to_walk(args: &Args, open: &open_phase) -> Option<(u32, Registers)> {
     let registers = Registers {
         ip: open.ip,
         sp: open.sp,
@@ -66,17 +75,15 @@ fn open_stacks(
         thread_pointer: open.thread_pointer,
         exact: open.exact != 0,
     };
-    let user = match open.ip {
-        0 => 0,
-        _ if args.stacks.kernel_stacks => 0,
-        _ if open.user_stack != 0 => open.user_stack,
-        _ => stacks.insert_blocked(open.tgid, end_ns, registers),
-    };
-    let kernel = match kernel {
+    let has_none = open.ip == 0 || args.stacks.kernel_stacks;
+    (!has_none && open.user_stack == 0).then_some((open.tgid, registers))
+}
+
+fn kernel_stack(kernel: &[u64], stacks: &mut StackTable) -> u64 {
+    match kernel {
         [] => 0,
         kernel => stacks.insert_kernel(kernel),
-    };
-    (user, kernel)
+    }
 }
 
 /// Learns the stacks of threads that wait, before a window opens or after its end, from what an iterator says of them.
@@ -86,10 +93,22 @@ pub(crate) fn describe_waiting(
     stacks: &mut StackTable,
     known: &mut KnownStacks,
 ) -> Result<()> {
+    let (mut tids, mut threads) = (Vec::new(), Vec::new());
     while let Some((open, kernel)) = next_open(&mut bytes)? {
-        let ids = open_stacks(args, &open, &kernel, stacks, monotonic_ns());
-        known.insert(open.tid, ids);
+        let kernel = kernel_stack(&kernel, stacks);
+        match to_walk(args, &open) {
+            Some(thread) => {
+                tids.push((open.tid, kernel));
+                threads.push(thread);
+            }
+            None => {
+                known.insert(open.tid, (open.user_stack, kernel));
+            }
+        }
     }
+    let walked = stacks.insert_all_blocked(monotonic_ns(), &threads);
+    let walked = tids.into_iter().zip(walked);
+    known.extend(walked.map(|((tid, kernel), user)| (tid, (user, kernel))));
     Ok(())
 }
 
@@ -130,5 +149,8 @@ mod tests {
         assert_eq!(walked_on_leaving(&open), None, "nobody has walked it");
         open.user_stack = 7;
         assert_eq!(walked_on_leaving(&open), Some((7, 0)));
+        open.user_stack = 0;
+        open.is_new = 1;
+        assert_eq!(walked_on_leaving(&open), Some((0, 0)), "it has none");
     }
 }

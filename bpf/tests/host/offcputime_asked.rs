@@ -201,7 +201,8 @@ pub(crate) struct Open {
     pub(crate) ran_on: u32,
     /// Number of its wait, which only tools that put waits together read.
     number: u32,
-    pad: u32,
+    /// It had never run.
+    is_new: u32,
 }
 
 impl Open {

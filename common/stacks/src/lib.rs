@@ -3,6 +3,7 @@
 //! Each distinct stack comes once through the ring buffer, moments after it first occurred; user addresses are tied to
 //! their modules at once, while the process can still be asked, and named when a report needs them.
 
+mod blocked;
 mod interpreters;
 mod losses;
 mod record;
@@ -24,14 +25,11 @@ use symbols::places::{Address, Places};
 use symbols::{Location, Origin, Symbolizer};
 
 use crate::interpreters::Part;
-use crate::unwind::{Registers, Unwinder};
+use crate::unwind::Unwinder;
 use record::{PythonStack, Record, end_of, kind};
 use wakers::WakerIds;
 
 pub use record::words;
-
-/// Stacks that are taken in beside the ring, as many as the BPF side sends through it.
-const OUTSIDE_STACKS: usize = 65_536;
 
 /// Of the BPF side: a user stack that was not walked, to keep within a budget.
 pub const LEFT_OUT: u64 = 1;
@@ -182,64 +180,6 @@ impl StackTable {
         self.ran_on += 1;
     }
 
-    /// Whether one more stack may come beside the ring; counted if not. A process may make as many as it likes.
-    fn has_room_outside(&mut self) -> bool {
-        let has_room = self.outside < OUTSIDE_STACKS;
-        if has_room {
-            self.outside += 1;
-        } else {
-            self.outside_full += 1;
-        }
-        has_room
-    }
-
-    /// Adds the user stack of a thread that is blocked in the kernel; returns its id, 0 when there is no room for it.
-    pub fn insert_blocked(&mut self, tgid: u32, time_ns: u64, registers: Registers) -> u64 {
-        self.insert_inside(tgid, time_ns, registers, 0).0
-    }
-
-    /// The same, and how many frames, from the leaf on, lie inside of a place on the same stack, by the stack pointer that the thread
-    /// had there; 0: none is asked about.
-    pub fn insert_inside(
-        &mut self,
-        tgid: u32,
-        time_ns: u64,
-        registers: Registers,
-        outer_sp: u64,
-    ) -> (u64, usize) {
-        self.unwinder.follow(tgid, &mut self.symbolizer);
-        let walk = self.unwinder.walk(tgid, registers, outer_sp);
-        let python = self.unwinder.pythons.walk(tgid, registers.thread_pointer);
-        let id = self.outside_id((&walk.addresses, &python), tgid);
-        // A pool's threads wait in one place, by the thousand.
-        if self.user.contains_key(&id) {
-            return (id, walk.inside);
-        }
-        if !self.has_room_outside() {
-            return (0, 0);
-        }
-        let stack = self.user_stack((tgid, time_ns), &walk.addresses, walk.end, python.as_ref());
-        self.user.insert(id, stack);
-        (id, walk.inside)
-    }
-
-    /// Adds a kernel stack that came by another way than the ring; returns its id, 0 when there is no room for it.
-    pub fn insert_kernel(&mut self, addresses: &[u64]) -> u64 {
-        let id = self.outside_id((addresses, &None), 0);
-        if self.kernel.contains_key(&id) {
-            return id;
-        }
-        if !self.has_room_outside() {
-            return 0;
-        }
-        let stack = KernelStack {
-            addresses: addresses.into(),
-            names: None,
-        };
-        self.kernel.insert(id, stack);
-        id
-    }
-
     /// Code that was not mapped was not running: from there on the frame pointers led astray, and the rest is left out.
     fn user_stack(
         &mut self,
@@ -270,14 +210,6 @@ impl StackTable {
             end,
             names: None,
         }
-    }
-
-    /// Ids made here only have to differ from each other and, in all likelihood, from the BPF side's; 0 and [`LEFT_OUT`] are taken.
-    fn outside_id(&self, content: (&[u64], &Option<PythonStack>), tgid: u32) -> u64 {
-        use std::hash::{DefaultHasher, Hash, Hasher};
-        let mut hasher = DefaultHasher::new();
-        (content, tgid, "outside").hash(&mut hasher);
-        hasher.finish() | 2
     }
 
     fn insert(&mut self, record: &Record) {

@@ -4,23 +4,26 @@ use std::io;
 use std::mem::zeroed;
 use std::os::unix::net::UnixStream;
 
-use super::{Answer, BLOCK, Bytes, Question};
+use super::{Answer, BLOCK, Bytes, MOST_AT_ONCE, Question};
 use crate::wire;
 
 /// Answers until the socket closes.
 pub(super) fn serve(socket: &UnixStream) -> io::Result<()> {
-    let mut block = [0; BLOCK];
+    let mut blocks = vec![[0; BLOCK]; MOST_AT_ONCE];
     while let Some(message) = wire::next(socket, false)? {
         let question: Question = message.read()?;
         let before = sleeps();
-        let length = question.length.min(BLOCK);
-        let read = read(question.tgid, question.address, &mut block[..length]);
-        let answer = Answer {
-            was_awaited: sleeps() != before,
-            read: match read {
+        let pieces = question.pieces.iter().zip(&mut blocks);
+        let read = pieces.map(|(&(address, length), block)| {
+            let block = &mut block[..length.min(BLOCK)];
+            match read(question.tgid, address, block) {
                 Ok(bytes) => Ok(Bytes(&block[..bytes])),
                 Err(error) => Err(error.raw_os_error().unwrap_or(libc::EINVAL)),
-            },
+            }
+        });
+        let answer = Answer {
+            read: read.collect(),
+            was_awaited: sleeps() != before,
         };
         wire::send(socket, &answer, None)?;
     }

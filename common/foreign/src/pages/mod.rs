@@ -5,6 +5,7 @@
 //! all is not read any more in this run; once `MAX_WAITED` is used up, none is.
 
 mod child;
+mod kept;
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -13,7 +14,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize, Serializer};
 
+pub use kept::Kept;
+
 use crate::helper::{Helper, READS_MEMORY};
+use crate::wire;
 
 /// For one process's memory.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -23,8 +27,11 @@ const MAX_WAITED: Duration = Duration::from_secs(8);
 /// not more than one is touched beyond what was asked for.
 pub const BLOCK: usize = 4096;
 
-/// Bytes of an answer: a block and three numbers.
-const MAX_ANSWER: usize = BLOCK + 16;
+/// Pieces that are asked for in one message: to switch to the reading process and back takes longer than to read them.
+const MOST_AT_ONCE: usize = 16;
+
+/// Bytes of an answer: blocks with two numbers each, and two numbers.
+const MAX_ANSWER: usize = MOST_AT_ONCE * (BLOCK + 16) + 16;
 
 thread_local! {
     static PAGES: RefCell<Pages> = RefCell::default();
@@ -37,6 +44,22 @@ thread_local! {
 /// When the kernel does not let us, nothing lies there, or it has not answered in time.
 pub fn read(tgid: u32, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
     PAGES.with_borrow_mut(|pages| pages.read(tgid, address, buffer))
+}
+
+/// Reads whole blocks, at most [`MOST_AT_ONCE`], and hands out those that there are by their numbers.
+fn read_blocks(tgid: u32, starts: &[u64], mut take: impl FnMut(usize, &[u8])) -> io::Result<()> {
+    let pieces: Vec<Piece> = starts.iter().map(|start| (*start, BLOCK)).collect();
+    PAGES.with_borrow_mut(|pages| {
+        pages.read_all(tgid, pieces, |number, read| {
+            read.map(|bytes| take(number, bytes)).unwrap_or_default();
+        })
+    })
+}
+
+/// Questions that the reading process has been asked.
+#[cfg(test)]
+fn asked() -> u64 {
+    PAGES.with_borrow(|pages| pages.asked)
 }
 
 /// How many processes were not read because their memory did not answer.
@@ -52,10 +75,30 @@ struct Pages {
     waited: HashMap<u32, Duration>,
     waited_in_all: Duration,
     given_up: HashSet<u32>,
+    #[cfg(test)]
+    asked: u64,
 }
 
 impl Pages {
     fn read(&mut self, tgid: u32, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let piece = (address, buffer.len().min(BLOCK));
+        let mut length = Ok(0);
+        self.read_all(tgid, vec![piece], |_, read| {
+            length = read.map(|bytes| {
+                buffer[..bytes.len()].copy_from_slice(bytes);
+                bytes.len()
+            });
+        })?;
+        length
+    }
+
+    /// Reads pieces, and hands out what became of each by its number.
+    fn read_all(
+        &mut self,
+        tgid: u32,
+        pieces: Vec<Piece>,
+        take: impl FnMut(usize, io::Result<&[u8]>),
+    ) -> io::Result<()> {
         let patience = self.patience(tgid);
         if patience.is_zero() || self.given_up.contains(&tgid) {
             self.given_up.insert(tgid);
@@ -63,19 +106,17 @@ impl Pages {
         }
         let process = Helper::take_or_start(&mut self.process, &READS_MEMORY, child::serve)?;
         let began = Instant::now();
-        let length = buffer.len().min(BLOCK);
-        let question = Question {
-            tgid,
-            address,
-            length,
-        };
-        match ask(&process, patience, &question, buffer) {
-            Ok((read, was_awaited)) => {
+        #[cfg(test)]
+        {
+            self.asked += 1;
+        }
+        match ask(&process, patience, &Question { tgid, pieces }, take) {
+            Ok(was_awaited) => {
                 self.process = Some(process);
                 if was_awaited {
                     self.count(tgid, began.elapsed());
                 }
-                read
+                Ok(())
             }
             Err(error) => {
                 self.count(tgid, began.elapsed());
@@ -97,21 +138,23 @@ impl Pages {
     }
 }
 
+/// An address, and how many bytes are asked for there: at most a [`BLOCK`].
+type Piece = (u64, usize);
+
 /// Bytes that are asked for.
 #[derive(Deserialize, Serialize)]
 struct Question {
     tgid: u32,
-    address: u64,
-    /// At most a [`BLOCK`].
-    length: usize,
+    #[serde(deserialize_with = "wire::at_most::<_, _, MOST_AT_ONCE>")]
+    pieces: Vec<Piece>,
 }
 
 /// What the reading process says.
 #[derive(Deserialize, Serialize)]
 struct Answer<'a> {
-    /// The bytes that there were, or an errno.
-    #[serde(borrow)]
-    read: Result<Bytes<'a>, i32>,
+    /// The bytes that there were, or an errno, of each piece.
+    #[serde(borrow, deserialize_with = "wire::at_most::<_, _, MOST_AT_ONCE>")]
+    read: Vec<Result<Bytes<'a>, i32>>,
     /// Whether it slept meanwhile, as for a page that has to come from somewhere.
     was_awaited: bool,
 }
@@ -124,26 +167,28 @@ fn whole<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
     to.serialize_bytes(bytes)
 }
 
-/// Asks; gives how many bytes there were, and whether they were waited for. The error means that the process is of no use
-/// any more.
+/// Asks, and hands out what was read; gives whether it was waited for. The error means that the process is of no use any more.
 fn ask(
     process: &Helper,
     patience: Duration,
     question: &Question,
-    buffer: &mut [u8],
-) -> io::Result<(io::Result<usize>, bool)> {
+    mut take: impl FnMut(usize, io::Result<&[u8]>),
+) -> io::Result<bool> {
     process.ask(question, None)?;
     let message = process.hear(patience, MAX_ANSWER, false)?;
     let Answer { read, was_awaited } = message.read()?;
-    let read = match read {
-        Ok(Bytes(bytes)) if bytes.len() <= question.length => {
-            buffer[..bytes.len()].copy_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
-        Err(error) => Err(io::Error::from_raw_os_error(error)),
+    let is_longer = |(read, piece): (&Result<Bytes<'_>, i32>, &Piece)| {
+        read.as_ref()
+            .is_ok_and(|Bytes(bytes)| bytes.len() > piece.1)
     };
-    Ok((read, was_awaited))
+    if read.len() != question.pieces.len() || read.iter().zip(&question.pieces).any(is_longer) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    for (number, read) in read.into_iter().enumerate() {
+        let read = read.map(|Bytes(bytes)| bytes);
+        take(number, read.map_err(io::Error::from_raw_os_error));
+    }
+    Ok(was_awaited)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use foreign::pages::Kept;
 use host::{WALKS_PYTHON, procs};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use profile::frame::Frame;
@@ -27,7 +28,7 @@ use crate::record::PythonStack;
 use codes::{Codes, nameless};
 use parts::is_named;
 pub(crate) use parts::{Part, named};
-use process::{Binaries, Pages, Traced, may_hold};
+use process::{Binaries, KeptPages, Pages, Traced, may_hold};
 use splice::{Halves, Piece, splice};
 
 /// `MAX_PYTHONS` of the BPF side; number 0 is none.
@@ -315,9 +316,14 @@ impl Pythons {
     }
 
     /// Functions of a thread that does not run, by the address that its own data lies around. `None`: it runs no Python.
-    pub(crate) fn walk(&self, tgid: u32, thread_pointer: u64) -> Option<PythonStack> {
+    pub(crate) fn walk(
+        &self,
+        tgid: u32,
+        thread_pointer: u64,
+        memory: &Kept,
+    ) -> Option<PythonStack> {
         let (_, runtime) = self.runtime(tgid)?;
-        outside::walk(&Pages(tgid), &runtime, thread_pointer)
+        outside::walk(&KeptPages(tgid, memory), &runtime, thread_pointer)
     }
 
     fn frames(&mut self, tgid: u32, stack: &PythonStack) -> Vec<Option<Frame>> {

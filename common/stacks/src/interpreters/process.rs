@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use foreign::pages;
+use foreign::pages::{self, Kept};
 use python::{Binary, Mapping, Memory, Process};
 use symbols::{Executable, Symbolizer};
 
@@ -43,6 +43,15 @@ pub(super) struct Pages(pub(super) u32);
 impl Memory for Pages {
     fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
         pages::read(self.0, address, buffer)
+    }
+}
+
+/// Memory of a process with a thread that does not run.
+pub(super) struct KeptPages<'a>(pub(super) u32, pub(super) &'a Kept);
+
+impl Memory for KeptPages<'_> {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.1.read(self.0, address, buffer)
     }
 }
 

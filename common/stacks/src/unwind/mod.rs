@@ -24,6 +24,7 @@ use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use foreign::pages::Kept;
 use host::descriptors;
 use host::procs;
 use profile::losses::Losses;
@@ -192,8 +193,15 @@ impl Unwinder {
     }
 
     /// The stack of a blocked thread.
-    pub(crate) fn walk(&self, tgid: u32, registers: Registers, outer_sp: u64) -> outside::Walk {
-        outside::walk(tgid, registers, outer_sp, self.method, |address| {
+    pub(crate) fn walk(
+        &self,
+        tgid: u32,
+        registers: Registers,
+        outer_sp: u64,
+        memory: &Kept,
+    ) -> outside::Walk {
+        let read = |address| outside::read_word(memory, tgid, address);
+        outside::walk(read, registers, outer_sp, self.method, |address| {
             self.rule(tgid, address)
         })
     }

@@ -3,9 +3,7 @@
 //! BPF walks only the current task's user stack. A thread that stays blocked to the end of the window never becomes
 //! current, so its stack is walked here, by the same rules, from the registers that it entered the kernel with.
 
-use std::cell::RefCell;
-
-use foreign::pages;
+use foreign::pages::{BLOCK, Kept};
 use profile::model::StackEnd;
 use unwind::{Architecture, Cfa, End, Frame, Rule};
 
@@ -31,6 +29,16 @@ pub struct Registers {
     pub exact: bool,
 }
 
+impl Registers {
+    /// Addresses of memory that the walk reads first: most stacks of sleeping threads, and the thread's own data.
+    pub(crate) fn first_read(self) -> impl Iterator<Item = u64> {
+        let own_data = Some(self.thread_pointer).filter(|at| *at != 0);
+        [self.sp, self.sp.saturating_add(BLOCK as u64)]
+            .into_iter()
+            .chain(own_data)
+    }
+}
+
 /// The architecture of programs that run here.
 pub(super) fn native() -> Architecture {
     Architecture::of(host::ELF_MACHINE).expect("one that has tables")
@@ -45,19 +53,18 @@ pub(crate) struct Walk {
     pub(crate) inside: usize,
 }
 
-/// Walks the stack of a thread of process `tgid` with the rules that `rule_at` gives for its code.
+/// Walks the stack of a thread, whose memory `read` reads word by word, with the rules that `rule_at` gives for its code.
 ///
 /// The stack is the process's own memory and may hold anything: the walk goes up, stays bounded, and ends at the first
 /// address that cannot be read. Addresses are those inside the calls, not those behind them. `outer_sp`: a place on the same stack,
 /// by the stack pointer that the thread had there; 0: none is asked about.
 pub(super) fn walk(
-    tgid: u32,
+    read: impl Fn(u64) -> Option<u64> + Copy,
     registers: Registers,
     outer_sp: u64,
     method: Method,
     rule_at: impl Fn(u64) -> Rule,
 ) -> Walk {
-    let memory = Memory::new(tgid);
     let mut frame = Frame {
         exact: registers.exact,
         lr: Some(registers.lr).filter(|lr| *lr != 0),
@@ -76,7 +83,6 @@ pub(super) fn walk(
             return ended(stack, StackEnd::Depth, inside);
         }
         let address = frame.lookup_address();
-        let read = |address| memory.read(address);
         let rule = match method {
             Method::Auto => frame.rule_by_code(rule_at(address), read),
             Method::Fp | Method::Cfi => rule_at(address),
@@ -116,37 +122,11 @@ fn how(end: End) -> StackEnd {
     }
 }
 
-/// Another process's memory; the last piece that was read is kept, for stacks are read upwards.
-struct Memory {
-    tgid: u32,
-    block: RefCell<(u64, Vec<u8>)>,
-}
-
-impl Memory {
-    fn new(tgid: u32) -> Self {
-        Self {
-            tgid,
-            block: RefCell::new((0, Vec::new())),
-        }
-    }
-
-    fn read(&self, address: u64) -> Option<u64> {
-        let mut block = self.block.borrow_mut();
-        let found = |(start, bytes): &(u64, Vec<u8>)| {
-            let offset = usize::try_from(address.checked_sub(*start)?).ok()?;
-            let word = bytes.get(offset..)?.first_chunk()?;
-            Some(u64::from_ne_bytes(*word))
-        };
-        if let Some(word) = found(&block) {
-            return Some(word);
-        }
-        let mut bytes = vec![0; pages::BLOCK];
-        // Less than a block where the stack ends.
-        let read = pages::read(self.tgid, address, &mut bytes).ok()?;
-        bytes.truncate(read);
-        *block = (address, bytes);
-        found(&block)
-    }
+/// A word of a process's memory.
+pub(super) fn read_word(memory: &Kept, tgid: u32, address: u64) -> Option<u64> {
+    let mut word = [0; 8];
+    let read = memory.read(tgid, address, &mut word).ok()?;
+    (read == word.len()).then(|| u64::from_ne_bytes(word))
 }
 
 #[cfg(test)]
@@ -156,8 +136,9 @@ mod tests {
     fn inside(registers: Registers, outer_sp: u64) -> Walk {
         // The process that reads memory is no ancestor of the test, and some kernels let only these look.
         let _ = rustix::process::set_ptracer(rustix::process::PTracer::Any);
+        let memory = Kept::default();
         walk(
-            std::process::id(),
+            |address| read_word(&memory, std::process::id(), address),
             registers,
             outer_sp,
             Method::Auto,
