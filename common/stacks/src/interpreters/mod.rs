@@ -5,6 +5,7 @@
 
 mod codes;
 mod layout;
+mod locks;
 mod outside;
 mod parts;
 mod process;
@@ -25,6 +26,7 @@ use symbols::{Executable, Location, Symbolizer};
 
 use crate::record::PythonStack;
 use codes::{Codes, nameless};
+pub use locks::{LOCKS_TOLD, PythonLocks};
 use parts::is_named;
 pub(crate) use parts::{Part, named};
 use process::{Binaries, Pages, Traced, may_hold};
@@ -70,6 +72,7 @@ pub(crate) struct Pythons {
     loops: HashMap<u32, Vec<Range<u64>>>,
     binaries: Binaries,
     codes: Codes,
+    locks: locks::Locks,
     /// Processes that run Python.
     found: u64,
     refused: u64,
@@ -94,6 +97,7 @@ impl Pythons {
             loops: HashMap::new(),
             binaries: Binaries::default(),
             codes: Codes::default(),
+            locks: locks::Locks::default(),
             found: 0,
             refused: 0,
             no_room: 0,
@@ -137,6 +141,9 @@ impl Pythons {
         };
         let state = self.state(tgid, executables, symbolizer, wait);
         let is_found = matches!(state, State::Runs(_));
+        if let State::Runs(runtime) = &state {
+            self.locks.learn((tgid, space), runtime);
+        }
         if self.processes.len() >= MOST_PROCESSES {
             self.processes.clear();
         }
