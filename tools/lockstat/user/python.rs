@@ -41,7 +41,9 @@ pub(super) fn judge(frames: &[Frame]) -> Option<Verdict> {
         return None;
     }
     let mut functions = functions(frames);
-    let (innermost, outer) = (functions.next()?, functions.next());
+    // One without a file could not be read: it may be anything.
+    let innermost = functions.next().filter(|frame| frame.module.is_some())?;
+    let outer = functions.next();
     let is_queue = native.clone().any(|name| name.contains("SimpleQueue"));
     let class = match (file(innermost), last(innermost)) {
         _ if is_queue => Class::Cond,
@@ -100,8 +102,8 @@ pub(super) fn caller(frames: &[Frame], with_line: bool) -> Option<String> {
 
 /// Functions of Python, innermost first.
 fn functions(frames: &[Frame]) -> impl Iterator<Item = &Frame> {
-    let is_python = |frame: &&Frame| frame.kind == FrameKind::Jit && frame.module.is_some();
-    frames.iter().rev().filter(is_python)
+    let leaf_first = frames.iter().rev();
+    leaf_first.filter(|frame| frame.kind == FrameKind::Jit)
 }
 
 /// Names of the functions inside of all those of Python, leaf first.

@@ -106,6 +106,9 @@ fn other_waits_in_python_are_none_of_its_locks() {
     assert_eq!(judge(&stack(&[], &["pthread_mutex_lock"])), None);
     let outside = [native("main"), native("PyThread_acquire_lock_timed")];
     assert_eq!(judge(&outside), None);
+    let mut unread = stack(&[("[Python: code not read]", "")], &SEM);
+    unread[2].module = None;
+    assert_eq!(judge(&unread), None);
     // What Python has called waits, and not for a lock of Python's.
     let mut inside = stack(&[], &["PyThread_acquire_lock_timed"]);
     inside.push(python("callback", "/srv/shop.py", 7));
