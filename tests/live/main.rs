@@ -50,6 +50,7 @@ mod lockstat_now_postgres;
 mod lockstat_periods;
 mod lockstat_played;
 mod lockstat_postgres;
+mod lockstat_python;
 mod lockstat_storms;
 mod lockstat_tokens;
 mod lockstat_user;
