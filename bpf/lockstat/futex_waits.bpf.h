@@ -16,6 +16,7 @@
 #include "futex_holder.bpf.h"
 #include "futex_identity.bpf.h"
 #include "futex_requeue.bpf.h"
+#include "futex_stacks.bpf.h"
 #include "futex_state.bpf.h"
 #include "futex_wakeups.bpf.h"
 #include "gil.bpf.h"
@@ -29,10 +30,7 @@
 #define ETIMEDOUT 110
 /* include/linux/errno.h, before the signal's delivery turns it into EINTR or another try. */
 #define ERESTARTSYS 512
-#define ERESTART_RESTARTBLOCK 516
 
-/* Waits that ended, for the closing line. */
-__u64 futex_events = 0;
 /* Grows when a target is a 32-bit program: its calls need other hooks. */
 __u64 futex_compat_tasks = 0;
 /* User space has attached those. */
@@ -64,68 +62,6 @@ static __always_inline void drop_unreturned(struct futex_wait *futex)
 	futex->phase = FUTEX_IDLE;
 	if (window_start_ns)
 		__sync_fetch_and_add(&futex_losses.unseen, 1);
-}
-
-static __noinline void walk_futex_waiter(struct futex_wait *futex, struct task_struct *task)
-{
-	struct stack_scratch *scratch;
-	__u32 slot;
-
-	scratch = claim_scratch(&slot);
-	if (!scratch) {
-		__sync_fetch_and_add(&futex_losses.unwalked, 1);
-		identify_futex(futex, task);
-		describe_named(futex, task);
-		return;
-	}
-	if (!leaves_out_stack()) {
-		scratch->unwind.outer_sp = outer_sp(&futex->outer, futex->wait.begin_ns, saved_sp(user_regs_of(task)));
-		futex->wait.user_stack = user_stack(slot, scratch, task, tgid_of(targets.pid_namespace, task));
-		futex->wait.inside = scratch->unwind.inside;
-		scratch->unwind.outer_sp = 0;
-	}
-	identify_futex(futex, task);
-	if (!describe_named(futex, task))
-		describe_lock(futex, task, slot, scratch);
-	release_scratch(scratch);
-}
-
-/* A paused wait is over: the next call did not come. */
-static __noinline void end_paused(struct futex_wait *futex, struct task_struct *task)
-{
-	/* From here on an edge is looked after here, and the iterator leaves it alone. */
-	futex->phase = FUTEX_IDLE;
-	futex->wait.is_given_up = 0;
-	drop_unsure_holder(futex);
-	count_ended_wait(&futex->wait, task, futex->paused_ns);
-	remember_wait(&futex->wait, task, futex->paused_ns);
-	__sync_fetch_and_add(&futex_events, 1);
-}
-
-/* A call returns, and somebody else has Python's global lock. */
-static __noinline void pause_gil_wait(struct futex_wait *futex, struct task_struct *task, long ret, __u64 now)
-{
-	end_part(&futex->wait, now);
-	if (futex->wait.user_stack)
-		identify_futex(futex, task);
-	else
-		walk_futex_waiter(futex, task);
-	futex->restarts = ret == -ERESTART_RESTARTBLOCK;
-	futex->paused_ns = now;
-	futex->phase = FUTEX_PAUSED;
-}
-
-/* The thread, which has paused, sleeps; `is_wait`: on the futex of futex->call. True if its wait goes on. */
-static __noinline bool goes_on(struct futex_wait *futex, struct task_struct *task, bool is_wait)
-{
-	__u32 tid_at;
-
-	if (is_wait && gil_of(task, &futex->call, &tid_at) == futex->gil) {
-		resume_gil_wait(futex, bpf_ktime_get_ns());
-		return true;
-	}
-	end_paused(futex, task);
-	return false;
 }
 
 /* A target's futex call begins. */

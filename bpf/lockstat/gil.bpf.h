@@ -12,8 +12,15 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include "futex_holder.bpf.h"
+#include "futex_stacks.bpf.h"
 #include "futex_state.bpf.h"
+#include "futex_wakeups.bpf.h"
+#include "lock_chains.bpf.h"
+#include "lock_counts.bpf.h"
 #include "maps.bpf.h"
+
+/* include/linux/errno.h: restart_syscall(2) takes the call up. */
+#define ERESTART_RESTARTBLOCK 516
 
 /* Locks of one process: from 3.12 on, interpreters in it may have their own. */
 #define GILS 4
@@ -112,6 +119,44 @@ static __always_inline void resume_gil_wait(struct futex_wait *futex, __u64 now)
 		futex->wait.reported_ns += gap_ns;
 	futex->wait.part_ns = now;
 	futex->phase = FUTEX_BLOCKED;
+}
+
+/* A paused wait is over: the next call did not come. */
+static __noinline void end_paused(struct futex_wait *futex, struct task_struct *task)
+{
+	/* From here on an edge is looked after here, and the iterator leaves it alone. */
+	futex->phase = FUTEX_IDLE;
+	futex->wait.is_given_up = 0;
+	drop_unsure_holder(futex);
+	count_ended_wait(&futex->wait, task, futex->paused_ns);
+	remember_wait(&futex->wait, task, futex->paused_ns);
+	__sync_fetch_and_add(&futex_events, 1);
+}
+
+/* A call returns, and somebody else has Python's global lock. */
+static __noinline void pause_gil_wait(struct futex_wait *futex, struct task_struct *task, long ret, __u64 now)
+{
+	end_part(&futex->wait, now);
+	if (futex->wait.user_stack)
+		identify_futex(futex, task);
+	else
+		walk_futex_waiter(futex, task);
+	futex->restarts = ret == -ERESTART_RESTARTBLOCK;
+	futex->paused_ns = now;
+	futex->phase = FUTEX_PAUSED;
+}
+
+/* The thread, which has paused, sleeps; `is_wait`: on the futex of futex->call. True if its wait goes on. */
+static __noinline bool goes_on(struct futex_wait *futex, struct task_struct *task, bool is_wait)
+{
+	__u32 tid_at;
+
+	if (is_wait && gil_of(task, &futex->call, &tid_at) == futex->gil) {
+		resume_gil_wait(futex, bpf_ktime_get_ns());
+		return true;
+	}
+	end_paused(futex, task);
+	return false;
 }
 
 #endif

@@ -83,7 +83,13 @@ fn assert_holder(report: &Value, said: &Value, known_as: &str) {
     let main = holders.filter(|holder| holder["tid"] == said["tid"]);
     let main = main.filter(|holder| holder["known_as"] == known_as);
     let main_ns: u64 = main.map(|holder| number(holder, "caused_ns")).sum();
-    let bounds = waited_ns * 98 / 100..=waited_ns;
+    // A try that ended by itself just when the lock was given away has no giver.
+    let least_ns = if known_as == "owner" {
+        waited_ns * 98 / 100
+    } else {
+        1
+    };
+    let bounds = least_ns..=waited_ns;
     assert_within("waits for the one that computes", main_ns, bounds, first);
 }
 
