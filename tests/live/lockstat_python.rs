@@ -7,6 +7,8 @@ use std::process::Command;
 use crate::interpreters::source;
 use crate::prelude::*;
 
+/// Time after which a thread that waits for the interpreter tries again; what keeps it waiting takes twenty times as long.
+const TRY_NS: u64 = 5_000_000;
 /// The system's own.
 const PYTHON: &str = "/usr/bin/python3";
 
@@ -38,7 +40,7 @@ fn place(word: &str) -> String {
     format!("gil.py:{}", found.expect("the line").1)
 }
 
-/// Each wait takes the holder a hundred times 5 ms, in which the waiter tries again, and is one.
+/// Each wait takes many tries, and is one.
 fn assert_global_lock(report: &Value, said: &Value, pid: u32) {
     let (clerk, rounds) = (number(said, "clerk"), number(said, "rounds"));
     let first = &list(report, "locks")[0];
@@ -53,25 +55,20 @@ fn assert_global_lock(report: &Value, said: &Value, pid: u32) {
         (1, &"gil".into()),
         "{report:#}"
     );
-    let waited_ns = of_thread(&gils, clerk, "total_ns") - of_thread(&gils, clerk, "runqueue_ns");
-    let truth_ns = number(said, "waited_ns");
-    let bounds = truth_ns * 98 / 100..=truth_ns * 102 / 100;
-    assert_within("waits for the interpreter", waited_ns, bounds, first);
-    let long = list(first, "waiters").iter();
-    let long = long.filter(|waiter| {
-        number(waiter, "tid") == clerk && number(waiter, "max_ns") > truth_ns / rounds / 2
+    // It also waits a little where it reads what the kernel says of it.
+    let waits = list(first, "waiters").iter().filter(|waiter| {
+        number(waiter, "tid") == clerk && text(waiter, "caller").ends_with("serve (gil.py)")
     });
-    let (mut waits, mut ns) = (0, 0);
-    for waiter in long {
-        let caller = text(waiter, "caller");
-        assert!(caller.ends_with("serve (gil.py)"), "{first:#}");
-        (waits, ns) = (
-            waits + number(waiter, "count"),
-            ns + number(waiter, "total_ns"),
-        );
-    }
-    assert_eq!(waits, rounds, "{first:#}");
-    assert!(ns * 100 >= waited_ns * 98, "{ns} of {waited_ns}: {first:#}");
+    let own_ns = |waiter: &Value| number(waiter, "total_ns") - number(waiter, "runqueue_ns");
+    let waited_ns: u64 = waits.clone().map(own_ns).sum();
+    let truth_ns = number(said, "waited_ns");
+    // Each try's way out of its call is part of the wait, and costs CPU time.
+    let most_ns = truth_ns + number(said, "tries_ns");
+    let bounds = truth_ns * 98 / 100..=most_ns * 101 / 100;
+    assert_within("waits for the interpreter", waited_ns, bounds, first);
+    let long = waits.filter(|waiter| number(waiter, "max_ns") > 4 * TRY_NS);
+    let long: u64 = long.map(|waiter| number(waiter, "count")).sum();
+    assert_eq!(long, rounds, "{first:#}");
     assert_eq!(number(first, "gave_up"), 0, "{first:#}");
 }
 

@@ -14,7 +14,7 @@ PAUSE_S = 0.03
 def schedule():
     with open(f"/proc/self/task/{threading.get_native_id()}/schedstat") as file:
         cpu_ns, delay_ns, _ = file.read().split()
-    return int(cpu_ns) + int(delay_ns)
+    return int(cpu_ns), int(delay_ns)
 
 
 class Desk:
@@ -22,15 +22,17 @@ class Desk:
         self.asked, self.served = threading.Lock(), threading.Lock()
         self.asked.acquire()
         self.served.acquire()
-        self.asked_ns, self.waited_ns, self.tid = 0, 0, 0
+        self.asked_ns, self.waited_ns, self.tries_ns, self.tid = 0, 0, 0, 0
 
     def serve(self):
         self.tid = threading.get_native_id()
         for _ in range(ROUNDS):
-            before = schedule()
+            cpu_ns, delay_ns = schedule()
             self.asked.acquire()
             end_ns = time.monotonic_ns()
-            self.waited_ns += end_ns - self.asked_ns - (schedule() - before)
+            now_cpu_ns, now_delay_ns = schedule()
+            self.tries_ns += now_cpu_ns - cpu_ns
+            self.waited_ns += end_ns - self.asked_ns - (now_cpu_ns - cpu_ns) - (now_delay_ns - delay_ns)
             self.served.release()
 
     def ask(self):
@@ -57,6 +59,7 @@ def main():
         "tid": threading.get_native_id(),
         "clerk": desk.tid,
         "waited_ns": desk.waited_ns,
+        "tries_ns": desk.tries_ns,
         "rounds": ROUNDS,
         "function": Desk.serve.__qualname__ if is_new else Desk.serve.__name__,
         "has_numbers": is_new,
