@@ -124,6 +124,9 @@ static __always_inline int unwind_step(__u32 slot, struct stack_scratch *scratch
 	pc = at->ip - !at->exact;
 	rule = rule_for(slot, at, cache, pc);
 	rule = rule_by_code(at, rule);
+	/* A mask: the verifier of 6.1 does not know the bound of what was on the stack meanwhile. */
+	barrier_var(depth);
+	depth &= MAX_STACK_DEPTH;
 	/* The stub was not called: it begins at the return address. */
 	scratch->record.addresses[depth] = rule.cfa == CFA_SIGNAL ? at->ip : pc;
 	scratch->record.depth = depth + 1;

@@ -41,8 +41,9 @@ static __always_inline void call_returned(__u64 number, long ret)
 	struct task_struct *task = current_task();
 	struct member *member = member_of(task);
 	struct futex_call call;
+	__u32 tid_at;
 
-	if (member && member->futex.phase != FUTEX_IDLE) {
+	if (member && is_in_wait(&member->futex)) {
 		futex_returned(&member->futex, task, ret);
 		return;
 	}
@@ -52,9 +53,14 @@ static __always_inline void call_returned(__u64 number, long ret)
 	futex_call_of(task, true, &call);
 	if (is_futex_requeue(&call))
 		note_requeue(&call, task, ret);
-	else if (member && is_futex_wait(&call))
+	else if (member && is_futex_wait(&call)) {
+		if (member->futex.phase == FUTEX_PAUSED) {
+			if (gil_of(task, &call, &tid_at) == member->futex.gil)
+				return;
+			end_paused(&member->futex, task);
+		}
 		futex_raced(&member->futex, &call, task, ret, event_of(&member->backend, task));
-	else if (member && ret != -ERESTART_RESTARTBLOCK)
+	} else if (member && ret != -ERESTART_RESTARTBLOCK)
 		/* It had been taken up again, and is over. */
 		member->futex.restarts = 0;
 }
@@ -70,7 +76,7 @@ static __always_inline void call_entered(bool may_be_pi)
 	struct task_struct *task = current_task();
 	struct member *member = member_of(task);
 
-	if (member && (may_be_pi || member->futex.phase != FUTEX_IDLE))
+	if (member && (may_be_pi || is_in_wait(&member->futex)))
 		futex_entered(&member->futex, task);
 }
 

@@ -12,6 +12,9 @@
 #include "maps.bpf.h"
 #include "stacks.bpf.h"
 
+/* Waits that ended, for the closing line. */
+__u64 futex_events = 0;
+
 struct futex_losses {
 	/* Calls that slept without our seeing it, and calls whose return was not seen. */
 	__u64 unseen;

@@ -58,11 +58,27 @@ static __always_inline void hand_over_registers(const struct lock_wait *wait, co
 	bpf_seq_write(seq, &open, sizeof(open));
 }
 
+/* The wait goes on, or it is over, as the next call will tell: its last one had returned. */
+static __noinline void count_paused_wait(struct futex_wait *futex, struct task_struct *task)
+{
+	__u64 end_ns = smaller_of(futex->paused_ns, edge_ns);
+
+	if (futex->wait.reported_ns >= end_ns || futex->wait.begin_ns >= end_ns)
+		return;
+	drop_unsure_holder(futex);
+	count_wait(&futex->wait, task, open_epoch, end_ns, true);
+	note_reported(&futex->wait, end_ns);
+}
+
 /* From the closing iterator. */
 static __always_inline void count_open_futex_wait(struct futex_wait *futex, struct task_struct *task, struct seq_file *seq)
 {
 	if (futex->phase == FUTEX_IDLE || futex->wait.begin_ns >= edge_ns)
 		return;
+	if (futex->phase == FUTEX_PAUSED) {
+		count_paused_wait(futex, task);
+		return;
+	}
 	if (futex->phase == FUTEX_RUNNABLE)
 		end_run_queue(futex, edge_ns);
 	drop_unsure_holder(futex);

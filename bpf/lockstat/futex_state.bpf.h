@@ -44,6 +44,8 @@ enum futex_phase {
 	FUTEX_RUNNABLE,
 	/* Back on a CPU, still inside the call. */
 	FUTEX_RUNNING,
+	/* Between two calls that wait for one lock: gil.bpf.h. */
+	FUTEX_PAUSED,
 };
 
 struct futex_wait {
@@ -62,6 +64,13 @@ struct futex_wait {
 	/* A PostgreSQL process's wait event, and its server: backend_state.bpf.h; 0: none. */
 	__u32 event;
 	__u32 server;
+	/* Python's global lock; 0: it is another one. */
+	__u64 gil;
+	/* The return of the last call that waited for it. */
+	__u64 paused_ns;
+	/* See struct gils. */
+	__u32 gil_tid_at;
+	__u32 hole;
 	/* Voluntary switches that were seen, by the kernel's count. */
 	__u64 switches_seen;
 	__u8 phase;
@@ -77,6 +86,13 @@ static __always_inline void begin_futex_wait(struct futex_wait *futex, __u64 now
 	futex->phase = FUTEX_BLOCKED;
 	futex->requeued_ns = 0;
 	futex->restarts = 0;
+	futex->gil = 0;
+}
+
+/* Looks whether the thread is in a futex call that waits. */
+static __always_inline bool is_in_wait(const struct futex_wait *futex)
+{
+	return futex->phase != FUTEX_IDLE && futex->phase != FUTEX_PAUSED;
 }
 
 #endif

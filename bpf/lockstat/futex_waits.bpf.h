@@ -16,8 +16,10 @@
 #include "futex_holder.bpf.h"
 #include "futex_identity.bpf.h"
 #include "futex_requeue.bpf.h"
+#include "futex_stacks.bpf.h"
 #include "futex_state.bpf.h"
 #include "futex_wakeups.bpf.h"
+#include "gil.bpf.h"
 #include "lock_chains.bpf.h"
 #include "lock_counts.bpf.h"
 #include "members.bpf.h"
@@ -28,10 +30,7 @@
 #define ETIMEDOUT 110
 /* include/linux/errno.h, before the signal's delivery turns it into EINTR or another try. */
 #define ERESTARTSYS 512
-#define ERESTART_RESTARTBLOCK 516
 
-/* Waits that ended, for the closing line. */
-__u64 futex_events = 0;
 /* Grows when a target is a 32-bit program: its calls need other hooks. */
 __u64 futex_compat_tasks = 0;
 /* User space has attached those. */
@@ -65,30 +64,6 @@ static __always_inline void drop_unreturned(struct futex_wait *futex)
 		__sync_fetch_and_add(&futex_losses.unseen, 1);
 }
 
-static __noinline void walk_futex_waiter(struct futex_wait *futex, struct task_struct *task)
-{
-	struct stack_scratch *scratch;
-	__u32 slot;
-
-	scratch = claim_scratch(&slot);
-	if (!scratch) {
-		__sync_fetch_and_add(&futex_losses.unwalked, 1);
-		identify_futex(futex, task);
-		describe_named(futex, task);
-		return;
-	}
-	if (!leaves_out_stack()) {
-		scratch->unwind.outer_sp = outer_sp(&futex->outer, futex->wait.begin_ns, saved_sp(user_regs_of(task)));
-		futex->wait.user_stack = user_stack(slot, scratch, task, tgid_of(targets.pid_namespace, task));
-		futex->wait.inside = scratch->unwind.inside;
-		scratch->unwind.outer_sp = 0;
-	}
-	identify_futex(futex, task);
-	if (!describe_named(futex, task))
-		describe_lock(futex, task, slot, scratch);
-	release_scratch(scratch);
-}
-
 /* A target's futex call begins. */
 static __always_inline void futex_entered(struct futex_wait *futex, struct task_struct *task)
 {
@@ -97,6 +72,8 @@ static __always_inline void futex_entered(struct futex_wait *futex, struct task_
 
 	if (window_end_ns && now >= window_end_ns)
 		return;
+	if (futex->phase == FUTEX_PAUSED)
+		end_paused(futex, task);
 	/* The last one's return was missed. */
 	if (futex->phase != FUTEX_IDLE) {
 		__sync_fetch_and_add(&futex_losses.unseen, 1);
@@ -133,17 +110,23 @@ static __always_inline void futex_switched_out(struct futex_wait *futex, struct 
 					       __u32 event)
 {
 	bool runnable = stays_runnable(task, preempt, state);
+	bool is_wait = false;
 	__u64 now;
 
 	if (!runnable)
 		futex->switches_seen = task->nvcsw;
 	drop_unreturned(futex);
-	if (futex->phase == FUTEX_IDLE && (runnable || !(state & TASK_INTERRUPTIBLE) || task->flags & PF_KTHREAD))
-		return;
-	if (futex->phase == FUTEX_IDLE && !waits_on_futex(futex, task, true))
-		return;
+	if (!is_in_wait(futex)) {
+		if (runnable)
+			return;
+		is_wait = state & TASK_INTERRUPTIBLE && !(task->flags & PF_KTHREAD) && waits_on_futex(futex, task, true);
+		if (futex->phase == FUTEX_IDLE && !is_wait)
+			return;
+	}
 	now = bpf_ktime_get_ns();
 	if (window_end_ns && now >= window_end_ns)
+		return;
+	if (futex->phase == FUTEX_PAUSED && (goes_on(futex, task, is_wait) || !is_wait))
 		return;
 	if (futex->phase != FUTEX_IDLE) {
 		if (!runnable)
@@ -154,6 +137,7 @@ static __always_inline void futex_switched_out(struct futex_wait *futex, struct 
 	}
 	futex->event = event;
 	begin_futex_wait(futex, now);
+	note_gil(futex, task);
 	if (futex->call.flags & FUTEX_IS_COMPAT && !futex_compat_calls)
 		__sync_fetch_and_add(&futex_compat_tasks, 1);
 	if (futex->event)
@@ -161,6 +145,8 @@ static __always_inline void futex_switched_out(struct futex_wait *futex, struct 
 		__builtin_memset(&futex->evidence, 0, sizeof(futex->evidence));
 	else if (is_call_lock(&futex->call))
 		find_call_holder(futex, task);
+	else if (futex->gil)
+		find_gil_holder(futex, task);
 	else
 		find_holder(&futex->call, task, &futex->evidence, &futex->wait.holder);
 }
@@ -179,7 +165,7 @@ static __always_inline void futex_switched_in(struct futex_wait *futex, struct t
 	__u64 now;
 
 	outer_wait_ends(&futex->outer);
-	if (futex->phase == FUTEX_IDLE)
+	if (!is_in_wait(futex))
 		return;
 	now = bpf_ktime_get_ns();
 	if (window_end_ns && now >= window_end_ns)
@@ -304,8 +290,13 @@ static __always_inline void futex_returned(struct futex_wait *futex, struct task
 		end_run_queue(futex, now);
 	/* From here on an edge is looked after here, and the iterator leaves it alone. */
 	futex->phase = FUTEX_IDLE;
+	if (futex->gil && gil_is_taken(futex)) {
+		pause_gil_wait(futex, task, ret, now);
+		return;
+	}
 	note_woken_entry(task, &futex->call, ret);
-	futex->wait.is_given_up = ret < 0;
+	/* Python's global lock is free, and the thread takes it. */
+	futex->wait.is_given_up = ret < 0 && !futex->gil;
 	if (ret < 0) {
 		futex->wait.waker = 0;
 		forget_waker(&futex->wait.holder);
@@ -334,6 +325,7 @@ static __always_inline void futex_found(struct futex_wait *futex, struct task_st
 		return;
 	futex->event = event;
 	begin_futex_wait(futex, bpf_ktime_get_ns());
+	note_gil(futex, task);
 	/* The word itself is the waiter's to read, and so are ranges of files. */
 	if (!event && futex->call.operation == CALL_FLOCK)
 		find_call_holder(futex, task);

@@ -203,6 +203,15 @@ static __noinline void count_wait(struct lock_wait *wait, struct task_struct *ta
 		add_to_holder(wait, half & 1, total_ns);
 }
 
+/* All of a wait up to here is in a report. */
+static __always_inline void note_reported(struct lock_wait *wait, __u64 until_ns)
+{
+	wait->is_counted = 1;
+	wait->reported_ns = until_ns;
+	wait->spin_ns = wait->block_ns = wait->run_queue_ns = 0;
+	__builtin_memset(wait->meanwhile, 0, sizeof(wait->meanwhile));
+}
+
 /* From the closing iterator: what has passed so far belongs to the interval that ended at edge_ns. */
 static __noinline void count_open_wait(struct lock_wait *wait, struct task_struct *task)
 {
@@ -210,10 +219,7 @@ static __noinline void count_open_wait(struct lock_wait *wait, struct task_struc
 	if (!wait->begin_ns || wait->begin_ns >= edge_ns || wait->reported_ns >= edge_ns)
 		return;
 	count_wait(wait, task, open_epoch, edge_ns, true);
-	wait->is_counted = 1;
-	wait->reported_ns = edge_ns;
-	wait->spin_ns = wait->block_ns = wait->run_queue_ns = 0;
-	__builtin_memset(wait->meanwhile, 0, sizeof(wait->meanwhile));
+	note_reported(wait, edge_ns);
 }
 
 /* An interval may have ended, and the iterator not have come by yet: what follows is of the next one. */

@@ -35,6 +35,7 @@ mod lockstat_now_kernel;
 mod lockstat_periods;
 mod lockstat_played;
 mod lockstat_postgres;
+mod lockstat_python;
 mod lockstat_storms;
 mod lockstat_wait_events;
 mod mariadb;

@@ -171,6 +171,8 @@ pub(crate) fn noun(row: &LockRow) -> String {
         "rust" => ("a ", "Rust lock"),
         "parking_lot" => ("a ", "parking_lot lock"),
         "go" => ("a ", "Go runtime lock"),
+        "gil" => ("", "the"),
+        "python-lock" => ("a ", "Python lock"),
         "flock" => ("a ", "file lock"),
         "posix" => ("a ", "POSIX lock of file"),
         "ofd" => ("an ", "OFD lock of file"),

@@ -23,6 +23,7 @@ use stacks::StackTable;
 use symbols::Origin;
 
 use crate::lockstat::args::Args;
+use crate::lockstat::gils;
 use crate::lockstat::harvest::{Ended, Harvest};
 use crate::lockstat::losses::Ledger;
 use crate::lockstat::names::Names;
@@ -80,6 +81,7 @@ impl Tool for Args {
             ..Names::default()
         };
         stacks.symbolizer().name_callers_of(names.rules.callees());
+        gils::tell(&mut skel, stacks.take_python_locks())?;
         if self.traces(Side::User) {
             names.servers = Servers::find(&skel, &mut names.places)?;
         }
@@ -183,14 +185,15 @@ impl Lockstat<'_> {
             self.skel.links = LockstatLinks::default();
             self.futexes = FutexHooks::default();
         }
-        self.absorb();
+        self.absorb()?;
         Harvest::take(&self.skel, &mut self.stacks, &mut self.names, ended)
     }
 
     /// Takes in what the BPF side has sent: stacks, and addresses of locks.
-    pub(super) fn absorb(&mut self) {
+    pub(super) fn absorb(&mut self) -> Result<()> {
         self.stacks.absorb();
         self.stacks.place_addresses(&mut self.names.places);
+        gils::tell(&mut self.skel, self.stacks.take_python_locks())
     }
 }
 
@@ -234,7 +237,7 @@ impl Engine for Lockstat<'_> {
         let (allowed, next) = self.heed_limit()?;
         // New stacks can be named after the collection, too.
         if allowed == Allowed::Everything {
-            self.absorb();
+            self.absorb()?;
         }
         self.follow_targets()?;
         Ok(State {

@@ -26,6 +26,7 @@ mod came_last;
 mod chains;
 mod engine;
 mod futex;
+mod gils;
 mod harvest;
 mod headline;
 mod json;

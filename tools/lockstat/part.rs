@@ -65,7 +65,7 @@ impl Lockstat<'_> {
     ///
     /// Its iterators fail.
     pub(crate) fn look(&mut self) -> Result<()> {
-        self.absorb();
+        self.absorb()?;
         self.follow_targets()
     }
 
@@ -90,7 +90,7 @@ impl Lockstat<'_> {
     /// The tables cannot be read.
     pub(crate) fn found(&mut self) -> Result<(Found, Losses)> {
         let ended = self.ended.take().context("it counts still")?;
-        self.absorb();
+        self.absorb()?;
         let harvest = Harvest::take(&self.skel, &mut self.stacks, &mut self.names, ended)?;
         let rows = harvest.rows.into_iter();
         let locks = rows

@@ -48,6 +48,7 @@ fn a_sound_one_is_read_in_every_version() {
         assert_eq!(lines.collect::<Vec<_>>(), [Some(1000), Some(1007)]);
         let gil = runtime.gil(&fake, INTERPRETER).expect("a lock");
         assert_eq!((gil.holder, gil.is_locked), (STATE, true));
+        assert_eq!(runtime.gils(&fake), [gil]);
         for frame in &stack.frames {
             assert_eq!((frame.code, frame.checksum()), (CODE, code.checksum));
         }

@@ -21,6 +21,20 @@ pub struct Gil {
 }
 
 impl Runtime {
+    /// The locks of all interpreters as they are now, each once.
+    pub fn gils(&self, memory: &impl Memory) -> Vec<Gil> {
+        let mut found: Vec<Gil> = Vec::new();
+        for interpreter in self.interpreters(memory) {
+            let Ok(gil) = self.gil(memory, interpreter) else {
+                continue;
+            };
+            if found.iter().all(|known| known.address != gil.address) {
+                found.push(gil);
+            }
+        }
+        found
+    }
+
     /// The lock of an interpreter, as it is now.
     ///
     /// # Errors

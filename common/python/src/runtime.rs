@@ -157,6 +157,17 @@ impl Runtime {
         VALUES + VALUE * self.key + VALUE / 2
     }
 
+    /// Addresses of the interpreters, as far as their list can be followed.
+    pub(crate) fn interpreters(&self, memory: &impl Memory) -> impl Iterator<Item = u64> {
+        let next = |at: u64, offset: u16| {
+            let next = word(memory, at.wrapping_add(offset.into())).unwrap_or(0);
+            (next != 0).then_some(next)
+        };
+        let first = next(self.runtime_address, self.layout.interpreters);
+        let rest = move |before: &u64| next(*before, self.layout.next_interpreter);
+        std::iter::successors(first, rest).take(MAX_INTERPRETERS)
+    }
+
     /// Calls `each` with every thread until it says to stop; whether there was one.
     fn each_thread(
         &self,
@@ -167,11 +178,7 @@ impl Runtime {
         let next = |at: u64, offset: u16| word(memory, at.wrapping_add(offset.into())).unwrap_or(0);
         let mut bytes = vec![0; layout.thread_span()];
         let mut left = MAX_THREADS;
-        let mut interpreter = next(self.runtime_address, layout.interpreters);
-        for _ in 0..MAX_INTERPRETERS {
-            if interpreter == 0 {
-                break;
-            }
+        for interpreter in self.interpreters(memory) {
             let mut state = next(interpreter, layout.threads);
             while state != 0 && left > 0 && fill(memory, state, &mut bytes).is_ok() {
                 left -= 1;
@@ -187,7 +194,6 @@ impl Runtime {
                 }
                 state = word_in(&bytes, layout.next_thread);
             }
-            interpreter = next(interpreter, layout.next_interpreter);
         }
         left < MAX_THREADS
     }

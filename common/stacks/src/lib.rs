@@ -25,6 +25,7 @@ use symbols::places::{Address, Places};
 use symbols::{Location, Origin, Symbolizer};
 
 use crate::interpreters::Part;
+pub use crate::interpreters::{LOCKS_TOLD, PythonLocks};
 use crate::unwind::Unwinder;
 use record::{PythonStack, Record, end_of, kind};
 use wakers::WakerIds;

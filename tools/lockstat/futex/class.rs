@@ -12,6 +12,8 @@ pub(crate) enum Class {
     ParkingLot,
     /// The Go runtime's own locks; its sync.Mutex parks goroutines, not threads.
     Go,
+    /// The lock that threads of Python take turns with.
+    Gil,
     /// A lock of a file, each sort with a system call of its own.
     Flock,
     Posix,
@@ -65,7 +67,8 @@ impl Class {
     ];
 
     /// Words of rules for a library's own, beside those of families.
-    const OF_RULES: [(&'static str, Self); 7] = [
+    const OF_RULES: [(&'static str, Self); 8] = [
+        ("gil", Self::Gil),
         ("library-lock", Self::LibraryLock),
         ("rwlock-read", Self::RwlockRead),
         ("rwlock-write", Self::RwlockWrite),
@@ -110,6 +113,7 @@ impl Class {
             Self::Rust | Self::RustMutex | Self::RustRwlock | Self::RustOnce => "rust",
             Self::ParkingLot | Self::ParkingCore => "parking_lot",
             Self::Go => "go",
+            Self::Gil => "gil",
             Self::Flock => "flock",
             Self::Posix => "posix",
             Self::Ofd => "ofd",
@@ -134,7 +138,13 @@ impl Class {
     pub(crate) fn names_holder(self) -> bool {
         matches!(
             self.family(),
-            Self::Mutex | Self::Rwlock | Self::Pi | Self::Join | Self::Flock | Self::Posix
+            Self::Mutex
+                | Self::Rwlock
+                | Self::Pi
+                | Self::Gil
+                | Self::Join
+                | Self::Flock
+                | Self::Posix
         )
     }
 }

@@ -11,4 +11,4 @@ pub(crate) use judge::{
     BY_CALL, BY_NAME, Call, Evidence, Place, Verdict, calls, classify, first_caller, go_caller,
 };
 pub(crate) use operation::Operation;
-pub(crate) use rules::{Role, Rules};
+pub(crate) use rules::{Meaning, Role, Rules};

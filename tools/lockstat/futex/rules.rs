@@ -108,7 +108,8 @@ impl Meaning {
     /// what is waited for there.
     fn knows_better_than(self, inner: Self) -> bool {
         let is_said = inner.role == Role::Unsaid && self.role != Role::Unsaid;
-        let is_made = self.class == Class::Named || is_said && !self.class.is_lock();
+        let is_made =
+            matches!(self.class, Class::Named | Class::Gil) || is_said && !self.class.is_lock();
         inner.class.is_material() && is_made
             || inner.class == Class::ParkingCore && self.class != Class::ParkingCore
     }

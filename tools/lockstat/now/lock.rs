@@ -29,6 +29,7 @@ impl Waited {
                 Class::RustRwlock => "Rust rwlock",
                 Class::ParkingLot => "parking_lot lock",
                 Class::Go => "Go runtime lock",
+                Class::Gil => "GIL",
                 Class::LibraryLock => "library lock",
                 Class::Join => "end of thread",
                 Class::Flock => "flock",

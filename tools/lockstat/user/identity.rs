@@ -6,7 +6,9 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
+use host::task::comm_of;
 use profile::rank::Rank;
 use symbols::places::Place as Memory;
 
@@ -22,6 +24,8 @@ pub(super) struct Lock {
     pub(super) evidence: Evidence,
     /// The words waited on are the waiters', not the lock's, which is nowhere to be seen.
     pub(super) is_hidden: bool,
+    /// It is a program's in Python, and known by who asks for it.
+    pub(super) is_python: bool,
     /// Bytes from the lock's beginning to the futex, by the rule; 0: its class tells, if it is not the beginning.
     pub(super) behind: u64,
     /// It is glibc's that waits.
@@ -117,7 +121,7 @@ fn offset_inside(lock: &Lock, known: &HashMap<Identity, (Class, Role, LockRow)>)
             })
         }
         // A lock that a rule names may be made of any of them, a condition variable with its two words most of all.
-        (Class::Barrier | Class::Named, _) if lock.in_glibc => address % 8,
+        (Class::Barrier | Class::Named | Class::Gil, _) if lock.in_glibc => address % 8,
         // One of its own in a variable of its own; else the words are all that is known.
         (Class::Cond, _) if lock.in_glibc => offset_in_variable(lock)
             .filter(|offset| COND_GROUPS.contains(offset))
@@ -180,7 +184,16 @@ fn name(lock: &Lock, inside: u64) -> LockName {
             kind: String::new(),
         };
     }
-    if lock.is_hidden {
+    if lock.class == Class::Gil {
+        let tgid = lock.row.identity.tgid;
+        let waiter = lock.row.waiters.first();
+        let comm = comm_of(tgid).or_else(|| waiter.map(|waiter| Arc::clone(&waiter.task.comm)));
+        return LockName {
+            own: format!("GIL of {} {tgid}", comm.as_deref().unwrap_or("PID")),
+            kind: "GIL".to_owned(),
+        };
+    }
+    if lock.is_hidden || lock.is_python {
         let unknown = || format!("[{}]", lock.row.class);
         let own = caller.map_or_else(unknown, |name| format!("in {name}"));
         return LockName {

@@ -27,6 +27,7 @@ fn futex(address: u64, class: Class, place: Place, contentions: u64) -> Lock {
         is_hidden: class == Class::ParkingLot,
         behind: 0,
         in_glibc: true,
+        is_python: false,
         place: Some(Memory {
             name: format!("app.bss: lock+{:#x}", address - 0x1000),
             is_variable: true,
@@ -107,17 +108,47 @@ fn both_words_of_a_condition_variable_are_one_by_its_name_in_either_layout() {
     }
 }
 
-/// Python's lock of its interpreter is a condition variable in a structure.
+/// Where an interpreter's lock lies is not known, it is a condition variable in a structure.
 #[test]
 fn both_words_of_what_a_rule_names_are_one() {
-    let gil = |address: u64| futex(address, Class::Named, Place::Nowhere, 1);
+    let gil = |address: u64| futex(address, Class::Gil, Place::Nowhere, 1);
     let rows = unite([0x11b0, 0x11b4].map(gil).into());
-    let [(Class::Named, _, row)] = &rows[..] else {
+    let [(Class::Gil, _, row)] = &rows[..] else {
         panic!("one lock, not {}", rows.len())
     };
     assert_eq!((row.identity.address, row.contentions), (0x11b0, 2));
     let others = [0x11b0, 0x11b8].map(gil);
     assert_eq!(unite(others.into()).len(), 2);
+}
+
+/// All that threads wait on within an interpreter's lock is one: condition variables, and their mutexes.
+#[test]
+fn all_words_of_an_interpreters_lock_are_one() {
+    let gil = |behind: u64| Lock {
+        behind,
+        ..futex(0x1104 + behind, Class::Gil, Place::Nowhere, 1)
+    };
+    let rows = unite([32, 36, 80, 164].map(gil).into());
+    let [(Class::Gil, _, row)] = &rows[..] else {
+        panic!("one lock, not {}", rows.len())
+    };
+    assert_eq!((row.identity.address, row.contentions), (0x1104, 4));
+    assert!(row.name.own.starts_with("GIL of "), "{:?}", row.name);
+    assert_eq!(row.name.kind, "GIL");
+}
+
+/// A program's lock in Python is called by who asks for it, and has its own row.
+#[test]
+fn locks_of_python_are_called_by_who_waits() {
+    let lock = |address: u64| {
+        let mut lock = futex(address, Class::Named, Place::Nowhere, 1);
+        lock.is_python = true;
+        lock.row.first_caller = Some("Till.pay (shop.py:12)".into());
+        lock
+    };
+    let rows = unite([0x1000, 0x2000].map(lock).into());
+    let names: Vec<&str> = rows.iter().map(|(_, _, row)| &*row.name.own).collect();
+    assert_eq!(names, ["in Till.pay (shop.py:12)"; 2]);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod holder;
 mod identity;
 mod idle;
 mod open;
+mod python;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -119,7 +120,12 @@ fn judge(
     let evidence = evidence(&row, known);
     let first_walked = known.map_or(0, |known| known.user_stack);
     let rules = &names.rules;
-    let verdict = verdict(rules, &row, &evidence, first_walked, stacks);
+    let futex = row.identity;
+    let gil = stacks.python_lock(futex.tgid, futex.address);
+    let verdict = match gil {
+        Some(_) => python::gil(),
+        None => verdict(rules, &row, &evidence, first_walked, stacks),
+    };
     let meaning = verdict.meaning;
     for waiter in &mut row.waiters {
         waiter.caller = caller(rules, waiter.user, meaning.class, stacks);
@@ -139,10 +145,14 @@ fn judge(
         Class::Go => ids.clone().any(|id| go_caller(id, stacks).is_some()),
         _ => meaning.is_own,
     };
+    let is_python = ids
+        .clone()
+        .any(|id| python::judge(&stacks.user_names(id)).is_some());
     Lock {
         in_glibc,
         is_hidden,
-        behind: meaning.behind.into(),
+        is_python,
+        behind: gil.map_or(meaning.behind.into(), |start| futex.address - start),
         place: known
             .and_then(|known| names.places.get(known.address_id))
             .cloned(),
@@ -179,7 +189,8 @@ fn verdict(
     let ids = row.waiters.iter().map(|waiter| waiter.user).chain([first]);
     for id in ids.filter(|id| *id != 0) {
         let frames = stacks.user_names(id);
-        let verdict = classify(rules, evidence, calls(&frames));
+        let by_rules = || classify(rules, evidence, calls(&frames));
+        let verdict = python::judge(&frames).unwrap_or_else(by_rules);
         if verdict.confidence >= BY_NAME {
             return verdict;
         }
@@ -197,6 +208,12 @@ fn caller(rules: &Rules, stack: u64, class: Class, stacks: &mut StackTable) -> O
         return Some(caller);
     }
     let frames = stacks.user_names(stack);
+    let is_gil = class == Class::Gil;
+    if (is_gil || python::judge(&frames).is_some())
+        && let Some(caller) = python::caller(&frames, !is_gil)
+    {
+        return Some(caller.into());
+    }
     futex::first_caller(rules, calls(&frames)).map(Into::into)
 }
 

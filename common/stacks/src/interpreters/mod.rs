@@ -5,6 +5,7 @@
 
 mod codes;
 mod layout;
+mod locks;
 mod outside;
 mod parts;
 mod process;
@@ -26,6 +27,7 @@ use symbols::{Executable, Location, Symbolizer};
 
 use crate::record::PythonStack;
 use codes::{Codes, nameless};
+pub use locks::{LOCKS_TOLD, PythonLocks};
 use parts::is_named;
 pub(crate) use parts::{Part, named};
 use process::{Binaries, KeptPages, Pages, Traced, may_hold};
@@ -71,6 +73,7 @@ pub(crate) struct Pythons {
     loops: HashMap<u32, Vec<Range<u64>>>,
     binaries: Binaries,
     codes: Codes,
+    locks: locks::Locks,
     /// Processes that run Python.
     found: u64,
     refused: u64,
@@ -95,6 +98,7 @@ impl Pythons {
             loops: HashMap::new(),
             binaries: Binaries::default(),
             codes: Codes::default(),
+            locks: locks::Locks::default(),
             found: 0,
             refused: 0,
             no_room: 0,
@@ -138,6 +142,9 @@ impl Pythons {
         };
         let state = self.state(tgid, executables, symbolizer, wait);
         let is_found = matches!(state, State::Runs(_));
+        if let State::Runs(runtime) = &state {
+            self.locks.learn((tgid, space), runtime);
+        }
         if self.processes.len() >= MOST_PROCESSES {
             self.processes.clear();
         }

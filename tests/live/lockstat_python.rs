@@ -1,0 +1,131 @@
+//! lockstat's account of Python's locks, without any flag: the one that an interpreter's threads take turns with, and those of its
+//! programs, by the program's own word and the kernel's.
+
+use std::fs;
+use std::process::Command;
+
+use crate::interpreters::source;
+use crate::prelude::*;
+
+/// Time after which a thread that waits for the interpreter tries again; what keeps it waiting takes twenty times as long.
+const TRY_NS: u64 = 5_000_000;
+/// The system's own.
+const PYTHON: &str = "/usr/bin/python3";
+
+fn gil(python: &str) -> Workload {
+    let mut command = Command::new(python);
+    command.arg("-I").arg(source("gil.py"));
+    Workload::spawn("python", command)
+}
+
+/// The locks of a report that are called so.
+fn called<'a>(report: &'a Value, class: &str, name: &str) -> Vec<&'a Value> {
+    let locks = list(report, "locks").iter();
+    let is_it = |lock: &&Value| lock["class"] == class && text(lock, "name") == name;
+    locks.filter(is_it).collect()
+}
+
+/// A field of all waits of a thread, summed.
+fn of_thread(locks: &[&Value], tid: u64, field: &str) -> u64 {
+    let waiters = locks.iter().flat_map(|lock| list(lock, "waiters"));
+    let own = waiters.filter(|waiter| number(waiter, "tid") == tid);
+    own.map(|waiter| number(waiter, field)).sum()
+}
+
+/// Place of the last such line of the program.
+fn place(word: &str) -> String {
+    let text = fs::read_to_string(source("gil.py")).expect("the program");
+    let mut lines = text.lines().zip(1..).collect::<Vec<_>>().into_iter().rev();
+    let found = lines.find(|(line, _)| line.trim() == word);
+    format!("gil.py:{}", found.expect("the line").1)
+}
+
+/// Each wait takes many tries, and is one.
+fn assert_global_lock(report: &Value, said: &Value, pid: u32) {
+    let (clerk, rounds) = (number(said, "clerk"), number(said, "rounds"));
+    let first = &list(report, "locks")[0];
+    let name = text(first, "name");
+    assert!(
+        name.starts_with("GIL of ") && name.ends_with(&format!(" {pid}")),
+        "{name}"
+    );
+    let gils = called(report, "gil", name);
+    assert_eq!(
+        (gils.len(), &first["class"]),
+        (1, &"gil".into()),
+        "{report:#}"
+    );
+    // It also waits a little where it reads what the kernel says of it, and where it gives the interpreter away.
+    let waits = list(first, "waiters").iter().filter(|waiter| {
+        number(waiter, "tid") == clerk
+            && text(waiter, "caller").ends_with("serve (gil.py)")
+            && number(waiter, "max_ns") > 10 * TRY_NS
+    });
+    let own_ns = |waiter: &Value| number(waiter, "total_ns") - number(waiter, "runqueue_ns");
+    let waited_ns: u64 = waits.clone().map(own_ns).sum();
+    let truth_ns = number(said, "waited_ns");
+    // Each try's way out of its call is part of the wait, and costs CPU time.
+    let most_ns = truth_ns + number(said, "tries_ns");
+    let bounds = truth_ns * 98 / 100..=most_ns * 102 / 100;
+    assert_within("waits for the interpreter", waited_ns, bounds, first);
+    let long: u64 = waits.map(|waiter| number(waiter, "count")).sum();
+    assert_eq!(long, rounds, "{first:#}");
+    assert_eq!(number(first, "gave_up"), 0, "{first:#}");
+}
+
+/// Who computes is who has it while the other waits, by the lock's own word where it has a thread's number.
+fn assert_holder(report: &Value, said: &Value, known_as: &str) {
+    let first = &list(report, "locks")[0];
+    let waited_ns = of_thread(&[first], number(said, "clerk"), "total_ns");
+    let holders = list(first, "holders").iter();
+    let main = holders.filter(|holder| holder["tid"] == said["tid"]);
+    let main = main.filter(|holder| holder["known_as"] == known_as);
+    let main_ns: u64 = main.map(|holder| number(holder, "caused_ns")).sum();
+    // A try that ended by itself just when the lock was given away has no giver.
+    let least_ns = if known_as == "owner" {
+        waited_ns * 98 / 100
+    } else {
+        1
+    };
+    let bounds = least_ns..=waited_ns;
+    assert_within("waits for the one that computes", main_ns, bounds, first);
+}
+
+/// A program's lock is waited for once a round, and called by who waits.
+fn assert_own_lock(report: &Value, said: &Value) {
+    let (clerk, rounds) = (number(said, "clerk"), number(said, "rounds"));
+    let name = format!(
+        "in {} ({})",
+        text(said, "function"),
+        place("self.asked.acquire()")
+    );
+    let locks = called(report, "python-lock", &name);
+    assert_eq!(
+        of_thread(&locks, clerk, "count"),
+        rounds,
+        "{name}: {report:#}"
+    );
+    let holders = locks.iter().flat_map(|lock| list(lock, "holders"));
+    for holder in holders {
+        assert_eq!(holder["tid"], said["tid"], "{holder:#}");
+    }
+}
+
+/// The system's interpreter, and those that `PYTHONS` names, between semicolons: versions keep the lock in different places, and the
+/// oldest have no numbers of threads, so that who gives it away had it.
+#[test]
+fn a_thread_waits_for_the_interpreter_and_for_a_lock() {
+    let _machine = Machine::alone();
+    let named = std::env::var("PYTHONS").unwrap_or_default();
+    let named = named.split(';').filter(|python| !python.is_empty());
+    for python in [PYTHON].into_iter().chain(named) {
+        let workload = gil(python);
+        let pid = workload.pid();
+        let (report, said) = traced("lockstat", "", workload);
+        let said = &said[0];
+        assert_global_lock(&report, said, pid);
+        let has_numbers = said["has_numbers"] == true;
+        assert_holder(&report, said, if has_numbers { "owner" } else { "waker" });
+        assert_own_lock(&report, said);
+    }
+}
