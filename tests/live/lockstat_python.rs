@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::interpreters::source;
+use crate::beside::interpreters::source;
 use crate::prelude::*;
 
 /// Time after which a thread that waits for the interpreter tries again; what keeps it waiting takes twenty times as long.
