@@ -31,7 +31,7 @@ static __u32 host_dice;
 	} name SEC(".maps")
 /* Pointers that only offsets are taken of. */
 #pragma clang diagnostic ignored "-Wunused-variable"
-/* As kernel_layout.h has it. */
+/* The layout of kernel_layout.h. */
 #define start_stack start_stack_at[0]
 #include "../lockstat/lockstat.bpf.c"
 #undef start_stack

@@ -73,7 +73,7 @@ fn assert_global_lock(report: &Value, said: &Value, pid: u32) {
     assert_eq!(number(first, "gave_up"), 0, "{first:#}");
 }
 
-/// Who computes is who has it while the other waits, by the lock's own word where it has a thread's number.
+/// The thread that computes has it while the other waits, by the lock's own word where it has a thread's number.
 fn assert_holder(report: &Value, said: &Value, known_as: &str) {
     let first = &list(report, "locks")[0];
     let waited_ns = of_thread(&[first], number(said, "clerk"), "total_ns");

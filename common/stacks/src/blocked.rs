@@ -96,7 +96,7 @@ impl StackTable {
         id
     }
 
-    /// Whether one more stack may come beside the ring; counted if not. A process may make as many as it likes.
+    /// True if one more stack may come beside the ring; counted if not. A process may make as many as it likes.
     fn has_room_outside(&mut self) -> bool {
         let has_room = self.outside < OUTSIDE_STACKS;
         if has_room {

@@ -14,7 +14,7 @@ const QUICK: &str = "all: 1 2\n1:\n\ttouch ../first; until [ -e ../second ]; do 
 /// One job more than may run.
 const ALONE: &str = "all: 1 2 3\n1 2 3:\n\tsleep 0.2\n.PHONY: all 1 2 3\n";
 
-/// What lockstat says of make, two jobs at a time, and of those that it starts. Others run makes, too.
+/// The report of lockstat about make, two jobs at a time, and of those that it starts. Others run makes, too.
 fn made(dir: &Path) -> Value {
     let mut lockstat = Tool::command("lockstat", "-U -j --strict -- make -s -j2 -C");
     // That of whoever runs the tests has a job server, too.

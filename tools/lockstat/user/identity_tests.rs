@@ -108,7 +108,7 @@ fn both_words_of_a_condition_variable_are_one_by_its_name_in_either_layout() {
     }
 }
 
-/// Where an interpreter's lock lies is not known, it is a condition variable in a structure.
+/// An interpreter's lock of which the place is not known is a condition variable in a structure.
 #[test]
 fn both_words_of_what_a_rule_names_are_one() {
     let gil = |address: u64| futex(address, Class::Gil, Place::Nowhere, 1);

@@ -86,7 +86,7 @@ fn verdict(class: Class, word: &'static str, confidence: u8, is_own: bool) -> Ve
     }
 }
 
-/// Who waits for a lock: the innermost function of Python outside of the locks' own, with its file and, where `with_line`, the line
+/// The code that waits for a lock: the innermost function of Python outside of the locks' own, with its file and, where `with_line`, the line
 /// that it waits in. `None`: no function of Python is known.
 pub(super) fn caller(frames: &[Frame], with_line: bool) -> Option<String> {
     let is_own = |frame: &&Frame| LIBRARY.contains(&file(frame));

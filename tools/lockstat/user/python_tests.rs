@@ -109,7 +109,7 @@ fn other_waits_in_python_are_none_of_its_locks() {
     let mut unread = stack(&[("[Python: code not read]", "")], &SEM);
     unread[2].module = None;
     assert_eq!(judge(&unread), None);
-    // What Python has called waits, and not for a lock of Python's.
+    // A function that Python has called waits, and not for a lock of Python's.
     let mut inside = stack(&[], &["PyThread_acquire_lock_timed"]);
     inside.push(python("callback", "/srv/shop.py", 7));
     inside.push(native("pthread_cond_wait"));

@@ -114,7 +114,7 @@ impl Locks {
 }
 
 impl StackTable {
-    /// Where the global lock of Python begins that an address of a process lies in; `None`: it lies in none.
+    /// Beginning of the global lock of Python that an address of a process lies in; `None`: it lies in none.
     pub fn python_lock(&mut self, tgid: u32, address: u64) -> Option<u64> {
         let pythons = &mut self.unwinder.pythons;
         if pythons.locks.find(tgid, address).is_none()
