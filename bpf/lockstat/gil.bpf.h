@@ -85,8 +85,8 @@ static __always_inline bool gil_is_taken(const struct futex_wait *futex)
 	return !bpf_probe_read_user(&locked, sizeof(locked), (void *)(futex->gil + GIL_LOCKED)) && locked == 1;
 }
 
-/* The thread that has it as the waiter, which is current, leaves its CPU. That one was just woken, perhaps: what it does now says nothing of what
- * it does with the lock.
+/* The thread that has it as the waiter, which is current, leaves its CPU. That one was just woken, perhaps: what it does now says
+ * nothing of what it does with the lock.
  */
 static __noinline void find_gil_holder(struct futex_wait *futex, struct task_struct *waiter)
 {
