@@ -75,6 +75,9 @@ fn sessions_wait_behind_those_that_the_server_names() {
     let _machine = Machine::beside();
     let (_server, mut onlooker, mut sessions) = started::<10>();
     let began = Instant::now();
+    let backends = sessions
+        .each_ref()
+        .map(|session| session.backend.to_string());
     let [a, b, c, d, e, f, g, h, i, j] = &mut sessions;
     let change = "BEGIN; UPDATE hot SET n = n + 1 WHERE id = 1;";
     a.ask(change);
@@ -89,7 +92,7 @@ fn sessions_wait_behind_those_that_the_server_names() {
     i.ask("BEGIN; SELECT pg_advisory_xact_lock(7);");
     blocked(&mut onlooker, j, "BEGIN; SELECT pg_advisory_xact_lock(7);");
 
-    let report = Tool::run("lockstat", "--now -j --comm postgres").report();
+    let report = Tool::run("lockstat", format!("--now -j -p {}", backends.join(","))).report();
     let waits = postgres_waits(&report);
     let truth = server_says(&mut onlooker);
     assert_eq!(truth.len(), 6, "{truth:?}");
