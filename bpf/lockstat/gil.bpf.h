@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* gil.bpf.h: the lock that all threads of an interpreter of Python take turns with, as far as it is more than a futex.
  *
- * Who waits for it does so for 5 ms at a time (sys.setswitchinterval), then asks the holder to give it away and waits again; who
+ * A waiter sleeps for 5 ms at a time (sys.setswitchinterval), then asks the holder to give it away and waits again; a holder that
  * gives it away waits until another one has taken it. While somebody else has the lock as a call returns, the wait is not over: it
  * is paused until the next call. What passes between the calls is no part of it.
  */
