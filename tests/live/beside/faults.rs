@@ -2,10 +2,10 @@
 //! told is true.
 
 use std::fs;
-use std::io::Read;
-use std::os::fd::AsRawFd;
+use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use oracle::ticks::Ticks;
@@ -97,22 +97,39 @@ fn killed_while_reporting_nothing_stays() {
         let mut reader = fs::File::options();
         let reader = reader.read(true).custom_flags(libc::O_NONBLOCK).open(&path);
         let mut reader = reader.expect("a FIFO");
+        let filled = fill(&path);
         running.interrupt();
-        // The first bytes of the report; more follow than a pipe holds, or it is done and waits for nothing.
-        let mut polled = libc::pollfd {
-            fd: reader.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one entry.
-        let ready = unsafe { libc::poll(&raw mut polled, 1, 60_000) };
-        assert_eq!(ready, 1, "{tool} reports");
+        until("it waits in the midst of its report", || {
+            sleeps_in(running.pid(), "pipe_write")
+        });
         let held = stop(&running);
         finish(running);
         held.assert_gone(tool);
-        let mut bytes = [0; 1];
-        assert_eq!(reader.read(&mut bytes).expect("a FIFO"), 1);
+        let mut left = Vec::new();
+        reader.read_to_end(&mut left).expect("no writer");
+        assert!(left == filled, "{tool} wrote {} bytes", left.len());
     }
+}
+
+/// Fills a FIFO, so that whoever writes next waits, however short the report is; returns the bytes that are in it.
+fn fill(path: &Path) -> Vec<u8> {
+    let mut writer = fs::File::options();
+    let writer = writer.write(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let mut writer = writer.expect("a FIFO with a reader");
+    let mut filled = Vec::new();
+    while writer.write_all(b".").is_ok() {
+        filled.push(b'.');
+    }
+    filled
+}
+
+/// Whether a thread of a process sleeps in a function of the kernel (the end of its name).
+fn sleeps_in(pid: u32, function: &str) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("its threads");
+    tasks.flatten().any(|task| {
+        let at = fs::read_to_string(task.path().join("wchan"));
+        at.is_ok_and(|at| at.ends_with(function))
+    })
 }
 
 /// SIGXFSZ comes in the middle of writing and ends it as SIGKILL would.
