@@ -25,6 +25,7 @@ pub(crate) mod lockstat_hung;
 mod lockstat_newer;
 pub(crate) mod lockstat_now;
 mod lockstat_now_postgres;
+mod lockstat_now_python;
 mod lockstat_shared;
 mod lockstat_tokens;
 pub(crate) mod lockstat_user;

@@ -1,23 +1,11 @@
 //! lockstat's account of Python's locks, without any flag: the one that an interpreter's threads take turns with, and those of its
 //! programs, by the program's own word and the kernel's.
 
-use std::fs;
-use std::process::Command;
-
-use crate::beside::interpreters::source;
+use crate::beside::interpreters::{interpreters, place, python_program};
 use crate::prelude::*;
 
 /// Time after which a thread that waits for the interpreter tries again; what keeps it waiting takes twenty times as long.
 const TRY_NS: u64 = 5_000_000;
-/// The system's own.
-const PYTHON: &str = "/usr/bin/python3";
-
-fn gil(python: &str) -> Workload {
-    let mut command = Command::new(python);
-    command.arg("-I").arg(source("gil.py"));
-    Workload::spawn("python", command)
-}
-
 /// The locks of a report that are called so.
 fn called<'a>(report: &'a Value, class: &str, name: &str) -> Vec<&'a Value> {
     let locks = list(report, "locks").iter();
@@ -30,14 +18,6 @@ fn of_thread(locks: &[&Value], tid: u64, field: &str) -> u64 {
     let waiters = locks.iter().flat_map(|lock| list(lock, "waiters"));
     let own = waiters.filter(|waiter| number(waiter, "tid") == tid);
     own.map(|waiter| number(waiter, field)).sum()
-}
-
-/// Place of the last such line of the program.
-fn place(word: &str) -> String {
-    let text = fs::read_to_string(source("gil.py")).expect("the program");
-    let mut lines = text.lines().zip(1..).collect::<Vec<_>>().into_iter().rev();
-    let found = lines.find(|(line, _)| line.trim() == word);
-    format!("gil.py:{}", found.expect("the line").1)
 }
 
 /// Each wait takes many tries, and is one.
@@ -97,7 +77,7 @@ fn assert_own_lock(report: &Value, said: &Value) {
     let name = format!(
         "in {} ({})",
         text(said, "function"),
-        place("self.asked.acquire()")
+        place("gil.py", "self.asked.acquire()")
     );
     let locks = called(report, "python-lock", &name);
     assert_eq!(
@@ -111,15 +91,12 @@ fn assert_own_lock(report: &Value, said: &Value) {
     }
 }
 
-/// The system's interpreter, and those that `PYTHONS` names, between semicolons: versions keep the lock in different places, and the
-/// oldest have no numbers of threads, so that who gives it away had it.
+/// Versions keep the lock in different places, and the oldest have no numbers of threads, so that who gives it away had it.
 #[test]
 fn a_thread_waits_for_the_interpreter_and_for_a_lock() {
     let _machine = Machine::alone();
-    let named = std::env::var("PYTHONS").unwrap_or_default();
-    let named = named.split(';').filter(|python| !python.is_empty());
-    for python in [PYTHON].into_iter().chain(named) {
-        let workload = gil(python);
+    for python in interpreters() {
+        let workload = python_program(&python, "gil.py");
         let pid = workload.pid();
         let (report, said) = traced("lockstat", "", workload);
         let said = &said[0];

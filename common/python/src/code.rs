@@ -142,8 +142,8 @@ fn object(memory: &impl Memory, runtime: &Runtime, address: u64) -> Result<Vec<u
     Ok(object)
 }
 
-/// The bytes of a line table.
-fn table(memory: &impl Memory, address: u64) -> Result<Box<[u8]>, Unread> {
+/// The bytes of a table, of lines or of exceptions.
+pub(crate) fn table(memory: &impl Memory, address: u64) -> Result<Box<[u8]>, Unread> {
     let mut head = [0; BYTES as usize];
     fill(memory, address, &mut head)?;
     let size = word_in(&head, SIZE);

@@ -17,6 +17,7 @@ mod runtime;
 mod text;
 mod version;
 mod walk;
+mod within;
 
 pub use binary::Binary;
 pub use code::{CHECKSUM_BITS, CHECKSUM_BYTES, Code, checksum};

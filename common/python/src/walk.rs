@@ -1,7 +1,9 @@
 //! A thread's frames: the same walk as the BPF side's, for threads that do not move, and to hold that one to.
 
+use std::ops::ControlFlow;
+
 use crate::code::Code;
-use crate::layout::{Entries, Instruction, NONE};
+use crate::layout::{Entries, Instruction, Layout, NONE};
 use crate::memory::{Memory, Unread, fill, half_in, word, word_in};
 use crate::runtime::Runtime;
 
@@ -78,36 +80,20 @@ fn follow(
     frames: &mut Vec<Frame>,
 ) -> Result<bool, Unread> {
     let layout = &runtime.layout;
-    let mut at = word(memory, thread_state.wrapping_add(layout.frame.into()))?;
-    if at != 0 && layout.frame_in_holder != NONE {
-        at = word(memory, at.wrapping_add(layout.frame_in_holder.into()))?;
-    }
-    let mut bytes = vec![0; layout.frame_span().min(MAX_FRAME)];
     // Between two functions' frames there is at most one that is none's.
-    for _ in 0..=2 * most {
-        if at == 0 {
-            return Ok(true);
-        }
-        fill(memory, at, &mut bytes)?;
-        at = word_in(&bytes, layout.previous);
+    each_frame(memory, runtime, thread_state, 2 * most + 1, |_, bytes| {
         let is_marked = bytes.get(usize::from(layout.mark)) == Some(&layout.marked);
         if layout.entries == Entries::Between && is_marked {
             if let Some(last) = frames.last_mut() {
                 last.word |= ENTRY;
             }
-            continue;
+            return Ok(ControlFlow::Continue(()));
         }
         if frames.len() == most {
-            return Ok(false);
+            return Ok(ControlFlow::Break(()));
         }
-        let code = word_in(&bytes, layout.code) & !u64::from(layout.code_tag);
-        let instruction = match layout.instruction_form {
-            Instruction::Address => {
-                let distance = word_in(&bytes, layout.instruction).wrapping_sub(code);
-                u32::try_from(distance).map_err(|_| Unread::Malformed("frame"))?
-            }
-            Instruction::Bytes | Instruction::Units => half_in(&bytes, layout.instruction),
-        };
+        let code = word_in(bytes, layout.code) & !u64::from(layout.code_tag);
+        let instruction = place(layout, bytes, code)?;
         let is_entry = match layout.entries {
             Entries::All => true,
             Entries::Marked => is_marked,
@@ -117,6 +103,45 @@ fn follow(
         let entry = if is_entry { ENTRY } else { 0 };
         let word = u64::from(instruction) | entry | u64::from(checksum) << CHECKSUM;
         frames.push(Frame { code, word });
+        Ok(ControlFlow::Continue(()))
+    })
+}
+
+/// Calls `each` with the address and the fields of every frame of a thread, the innermost one first, those that are no function's among
+/// them, until it says to stop, or there were `most`; tells if the root was reached.
+pub(crate) fn each_frame(
+    memory: &impl Memory,
+    runtime: &Runtime,
+    thread_state: u64,
+    most: usize,
+    mut each: impl FnMut(u64, &[u8]) -> Result<ControlFlow<()>, Unread>,
+) -> Result<bool, Unread> {
+    let layout = &runtime.layout;
+    let mut at = word(memory, thread_state.wrapping_add(layout.frame.into()))?;
+    if at != 0 && layout.frame_in_holder != NONE {
+        at = word(memory, at.wrapping_add(layout.frame_in_holder.into()))?;
+    }
+    let mut bytes = vec![0; layout.frame_span().min(MAX_FRAME)];
+    for _ in 0..most {
+        if at == 0 {
+            return Ok(true);
+        }
+        fill(memory, at, &mut bytes)?;
+        if each(at, &bytes)?.is_break() {
+            return Ok(false);
+        }
+        at = word_in(&bytes, layout.previous);
     }
     Ok(false)
+}
+
+/// The place in its code that a frame is at, as [`Frame::instruction`] has it.
+pub(crate) fn place(layout: &Layout, frame: &[u8], code: u64) -> Result<u32, Unread> {
+    match layout.instruction_form {
+        Instruction::Address => {
+            let distance = word_in(frame, layout.instruction).wrapping_sub(code);
+            u32::try_from(distance).map_err(|_| Unread::Malformed("frame"))
+        }
+        Instruction::Bytes | Instruction::Units => Ok(half_in(frame, layout.instruction)),
+    }
 }

@@ -48,6 +48,32 @@ pub(crate) fn source(file: &str) -> PathBuf {
     fs::canonicalize(dir.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
+/// The system's interpreter of Python, and those that `PYTHONS` names, between semicolons.
+pub(crate) fn interpreters() -> Vec<String> {
+    let named = std::env::var("PYTHONS").unwrap_or_default();
+    let named = named.split(';').filter(|python| !python.is_empty());
+    ["/usr/bin/python3"]
+        .into_iter()
+        .chain(named)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// A program of [`source`] that speaks the workloads' protocol.
+pub(crate) fn python_program(python: &str, file: &str) -> Workload {
+    let mut command = Command::new(python);
+    command.arg("-I").arg(source(file));
+    Workload::spawn("python", command)
+}
+
+/// Place of the last such line of a program of [`source`].
+pub(crate) fn place(file: &str, line: &str) -> String {
+    let text = fs::read_to_string(source(file)).expect("the program");
+    let is_it = |(_, found): &(i32, &str)| found.trim() == line;
+    let found = (1..).zip(text.lines()).filter(is_it).last();
+    format!("{file}:{}", found.expect("the line").0)
+}
+
 fn node() -> Command {
     let mut node = Command::new("node");
     // Inlined functions have no frames; these are for looking at, not for speed.

@@ -41,7 +41,7 @@ impl Stuck {
     }
 
     /// Waits until all its threads sleep.
-    fn of(mut workload: Workload) -> Self {
+    pub(crate) fn of(mut workload: Workload) -> Self {
         workload.go();
         let waits = workload.results().into_iter();
         let by_tid = waits.map(|wait| (number(&wait, "tid"), wait));

@@ -3,6 +3,7 @@
 mod class;
 mod judge;
 mod operation;
+pub(crate) mod python;
 mod rules;
 mod word;
 

@@ -11,6 +11,8 @@ use crate::lockstat::postgres;
 pub(crate) enum Waited {
     Program(Class),
     Kernel(KernelKind),
+    /// A lock of a program in Python.
+    Python,
     /// What a process of PostgreSQL's says that it waits for.
     Server(postgres::Class),
 }
@@ -53,6 +55,7 @@ impl Waited {
             Self::Kernel(KernelKind::RwsemWrite) => "kernel rwsem (write)",
             Self::Kernel(KernelKind::Semaphore) => "kernel semaphore",
             Self::Kernel(KernelKind::RtMutex) => "kernel rt-mutex",
+            Self::Python => "Python lock",
             Self::Server(postgres::Class::Lwlock) => "PostgreSQL LWLock",
             Self::Server(postgres::Class::BufferPin) => "PostgreSQL buffer pin",
             Self::Server(_) => "PostgreSQL lock",
@@ -73,7 +76,7 @@ impl Waited {
     pub(crate) fn is_lock(self) -> bool {
         match self {
             Self::Program(class) => class.is_lock() && class != Class::RustOnce,
-            Self::Kernel(_) | Self::Server(_) => true,
+            Self::Kernel(_) | Self::Python | Self::Server(_) => true,
         }
     }
 }

@@ -7,6 +7,7 @@ mod json;
 mod lock;
 mod names;
 mod next;
+mod python;
 mod report;
 mod servers;
 mod shared;

@@ -23,7 +23,7 @@ pub(crate) fn name(
 ) {
     let wanted = |wait: &&Wait| {
         let is_locked = locked.contains(&threads.all[wait.waiter].space);
-        !is_locked && wait.kind.is_lock()
+        !is_locked && wait.kind.is_lock() && wait.name.is_empty()
     };
     let addresses: Vec<Address> = (0..)
         .zip(waits.iter())
@@ -63,7 +63,7 @@ pub(crate) fn name(
             Waited::Kernel(_) => {
                 crate::lockstat::kernel::outside(&stack.kernel).map(|name| name.to_string())
             }
-            Waited::Program(_) | Waited::Server(_) => outside_library(&stack.user),
+            Waited::Program(_) | Waited::Python | Waited::Server(_) => outside_library(&stack.user),
         });
         if let Some(caller) = caller.filter(|_| wait.kind.is_lock()) {
             wait.name = format!("in {caller}");

@@ -16,6 +16,7 @@ use super::thread::Stack;
 use super::thread::{Phase, Thread};
 use super::told::{NAMED, also, label, question, so_far};
 use super::verdict::{Deadlock, Kind, Root, Tree, Verdict};
+use crate::lockstat::futex::python;
 
 /// Waits for waiters for waiters, down to here; a chain in a tree has an end, but it may be long.
 const DEEPEST: usize = 32;
@@ -366,7 +367,11 @@ impl<W: Write> Writer<'_, W> {
             writeln!(self.out, "    {}", self.style.dim(name))?;
         }
         for frame in stack.user.iter().rev() {
-            writeln!(self.out, "    {}", cut(&terminal(&frame.name), WIDTH - 4))?;
+            let name = match python::place(frame) {
+                Some(place) => format!("{} ({place})", frame.name),
+                None => frame.name.to_string(),
+            };
+            writeln!(self.out, "    {}", cut(&terminal(&name), WIDTH - 4))?;
         }
         match stack.user_end {
             None | Some(StackEnd::Root) => Ok(()),

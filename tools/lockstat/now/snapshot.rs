@@ -25,7 +25,7 @@ use super::lock::{Holder, Wait};
 use super::servers::Backends;
 use super::thread::{Stack, Thread, Threads};
 use super::waits::{self, Found};
-use super::{PROGRAMS, names};
+use super::{PROGRAMS, names, python};
 use crate::lockstat::futex::calls;
 
 /// How long an address space must be locked until it is given up.
@@ -258,8 +258,9 @@ fn name(
     let is_locked = |thread: &usize| locked.contains(&threads.all[*thread].space);
     let mut walked = involved(&found);
     walked.retain(|thread| threads.all[*thread].is_asleep());
+    let tgid = |thread: &usize| threads.all[*thread].task.tgid;
     let readable = walked.iter().filter(|thread| !is_locked(thread));
-    let tgids: HashSet<u32> = readable.map(|t| threads.all[*t].task.tgid).collect();
+    let mut tgids: HashSet<u32> = readable.map(tgid).collect();
     let wanted = Wanted {
         at_start: tgids.iter().copied().collect(),
         later: false,
@@ -267,6 +268,9 @@ fn name(
     let unwinder =
         Unwinder::new(method, bpf::unwind_maps!(skel), &wanted).context("unwind user stacks")?;
     let mut table = StackTable::new(symbolizer, unwinder, Origin::Tracepoint);
+    let pythons = python::waiters(&found, threads, locked, &mut table);
+    tgids.extend(pythons.iter().map(tgid));
+    walked.extend(&pythons);
     table.prepare(tgids, None);
     for thread in walked {
         let stack = walk(threads, thread, is_locked(&thread), &mut table);
@@ -279,6 +283,13 @@ fn name(
             found.wait.settle(&futex, word, functions);
         }
         snapshot.waits.push(found.wait);
+    }
+    for holder in python::judge(snapshot, &pythons, &table) {
+        let threads = &snapshot.threads;
+        if threads.all[holder].is_asleep() && !snapshot.stacks.contains_key(&holder) {
+            let stack = walk(threads, holder, false, &mut table);
+            snapshot.stacks.insert(holder, stack);
+        }
     }
     names::name(
         &mut snapshot.waits,

@@ -6,7 +6,6 @@ mod holder;
 mod identity;
 mod idle;
 mod open;
-mod python;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -21,7 +20,7 @@ use stacks::StackTable;
 
 use crate::lockstat::chains::{Label, Labels};
 use crate::lockstat::futex::{
-    self, BY_NAME, Class, Evidence, Role, Rules, Verdict, calls, classify,
+    self, BY_NAME, Class, Evidence, Role, Rules, Verdict, calls, classify, python,
 };
 use crate::lockstat::known::forget_unused;
 use crate::lockstat::merge;

@@ -1,12 +1,15 @@
 //! The global locks of Python's interpreters, by process: where they lie.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use python::{NONE, Runtime};
 
+use super::outside;
 use super::process::Pages;
 use crate::StackTable;
+use crate::unwind::Registers;
 
 /// Locks of a process that the BPF side is told of: interpreters may have one each from 3.12 on.
 pub const LOCKS_TOLD: usize = 4;
@@ -124,6 +127,40 @@ impl StackTable {
             pythons.locks.learn((tgid, space), &runtime);
         }
         pythons.locks.find(tgid, address)
+    }
+
+    /// Looks whether a process runs Python; if it does, its unwind tables are wanted, too.
+    pub fn runs_python(&mut self, tgid: u32) -> bool {
+        self.symbolizer.snapshot([tgid]);
+        self.unwinder.pythons.ensure(tgid, &mut self.symbolizer);
+        let is_so = self.unwinder.pythons.runtime(tgid).is_some();
+        if is_so {
+            self.unwinder.follow(tgid, &mut self.symbolizer);
+        }
+        is_so
+    }
+
+    /// Addresses of the locks of Python in whose `with` blocks a thread of a process is: it has them. The futex is there, but from 3.14 on
+    /// ([`StackTable::python_lock_waited_for`]). A lock that was taken otherwise is not among them.
+    pub fn python_locks_within(&self, tgid: u32, registers: Registers) -> Vec<u64> {
+        let thread = self.python_thread(tgid, registers);
+        thread.map_or_else(Vec::new, |(runtime, state)| {
+            runtime.locks_within(&Pages(tgid), state)
+        })
+    }
+
+    /// Address of the lock of Python that a thread of a process waits for, where the futex is one of the waiter's own. `None`: it is the
+    /// futex, or nobody knows.
+    pub fn python_lock_waited_for(&self, tgid: u32, registers: Registers) -> Option<u64> {
+        let (runtime, state) = self.python_thread(tgid, registers)?;
+        runtime.lock_waited_for(&Pages(tgid), state)
+    }
+
+    /// The interpreter of a process, and the state of a thread.
+    fn python_thread(&self, tgid: u32, registers: Registers) -> Option<(Arc<Runtime>, u64)> {
+        let (_, runtime) = self.unwinder.pythons.runtime(tgid)?;
+        let state = outside::state(&Pages(tgid), &runtime, registers.thread_pointer)?;
+        Some((runtime, state))
     }
 
     /// Global locks of Python that were found since the last call.

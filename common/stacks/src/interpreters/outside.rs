@@ -14,13 +14,7 @@ pub(super) fn walk(
     runtime: &Runtime,
     thread_pointer: u64,
 ) -> Option<PythonStack> {
-    let at = thread_pointer.checked_add(runtime.state_at().into())?;
-    let mut state = [0; 8];
-    let read = memory.read(at, &mut state).ok()?;
-    let state = u64::from_ne_bytes(state);
-    if thread_pointer == 0 || read < 8 || state == 0 {
-        return None;
-    }
+    let state = state(memory, runtime, thread_pointer)?;
     let stack = python::walk(memory, runtime, state, MOST_FRAMES);
     let frame = |frame: &python::Frame| PythonFrame {
         code: frame.code,
@@ -36,4 +30,13 @@ pub(super) fn walk(
             End::Unread(_) => StackEnd::Unreadable,
         },
     })
+}
+
+/// The interpreter's state of a thread, by the address that the thread's own data lies around.
+pub(super) fn state(memory: &impl Memory, runtime: &Runtime, thread_pointer: u64) -> Option<u64> {
+    let at = thread_pointer.checked_add(runtime.state_at().into())?;
+    let mut state = [0; 8];
+    let read = memory.read(at, &mut state).ok()?;
+    let state = u64::from_ne_bytes(state);
+    (thread_pointer != 0 && read == 8 && state != 0).then_some(state)
 }

@@ -26,12 +26,12 @@ const LIBRARY: [&str; 2] = ["threading.py", "queue.py"];
 const MAX_FRAMES: usize = 32;
 
 /// The lock that all threads of an interpreter take turns with, by its place.
-pub(super) fn gil() -> Verdict {
+pub(crate) fn gil() -> Verdict {
     verdict(Class::Gil, Class::Gil.word(), BY_ADDRESS, false)
 }
 
 /// Meaning of a wait for a lock of a program in Python; `frames`: root first. `None`: it is none, or no function of Python is known.
-pub(super) fn judge(frames: &[Frame]) -> Option<Verdict> {
+pub(crate) fn judge(frames: &[Frame]) -> Option<Verdict> {
     let native = native(frames);
     let is_any = |of: &[&str]| {
         let begins = |name: &str| of.iter().any(|begin| name.starts_with(begin));
@@ -88,16 +88,24 @@ fn verdict(class: Class, word: &'static str, confidence: u8, is_own: bool) -> Ve
 
 /// The code that waits for a lock: the innermost function of Python outside of the locks' own, with its file and, where `with_line`, the line
 /// that it waits in. `None`: no function of Python is known.
-pub(super) fn caller(frames: &[Frame], with_line: bool) -> Option<String> {
+pub(crate) fn caller(frames: &[Frame], with_line: bool) -> Option<String> {
     let is_own = |frame: &&Frame| LIBRARY.contains(&file(frame));
     let outside = functions(frames).find(|frame| !is_own(frame));
     let frame = outside.or_else(|| functions(frames).next())?;
-    let (name, file) = (&frame.name, file(frame));
-    Some(match &frame.line {
-        Some((_, line)) if with_line => format!("{name} ({file}:{line})"),
-        _ if file.is_empty() => name.to_string(),
-        _ => format!("{name} ({file})"),
+    let place = place(frame).filter(|_| with_line);
+    let name = &frame.name;
+    Some(match (place, file(frame)) {
+        (Some(place), _) => format!("{name} ({place})"),
+        (None, "") => name.to_string(),
+        (None, file) => format!("{name} ({file})"),
     })
+}
+
+/// `busy.py:5`: the line that a function of Python is in, and its file without the directory. `None`: nobody knows, or it is none.
+pub(crate) fn place(frame: &Frame) -> Option<String> {
+    let (_, line) = frame.line.as_ref()?;
+    let of_python = frame.kind == FrameKind::Jit && !file(frame).is_empty();
+    of_python.then(|| format!("{}:{line}", file(frame)))
 }
 
 /// Functions of Python, innermost first.

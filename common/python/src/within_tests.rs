@@ -1,0 +1,189 @@
+use super::*;
+use crate::fake::{BASE, CODE, FRAME, FRAMES, Fake, STATE};
+
+const VALUES_OF_FRAME: u64 = BASE + 0x3000;
+const TABLE: u64 = BASE + 0x3100;
+const TEXTS: u64 = BASE + 0x3200;
+const TYPES: u64 = BASE + 0x3400;
+const DEFINITIONS: u64 = BASE + 0x3500;
+const OBJECTS: u64 = BASE + 0x3600;
+
+impl Fake {
+    fn text(&mut self, slot: u64, text: &str) -> u64 {
+        let at = TEXTS + 0x20 * slot;
+        self.put(at, text.as_bytes());
+        self.put(at + text.len() as u64, &[0]);
+        at
+    }
+
+    fn object(&mut self, slot: u64, of: &str) -> u64 {
+        let (kind, at) = (TYPES + 0x20 * slot, OBJECTS + 0x40 * slot);
+        let name = self.text(slot, of);
+        self.set(kind, 24, name);
+        self.set(at, 8, kind);
+        at
+    }
+
+    /// A function that is bound to a lock with this semaphore.
+    fn bound(&mut self, slot: u64, (name, of): (&str, &str), semaphore: u64) -> u64 {
+        let (function, lock) = (2 * slot, 2 * slot + 1);
+        let function = self.object(function, "builtin_function_or_method");
+        let lock = self.object(lock, of);
+        self.set(lock, 16, semaphore);
+        let definition = DEFINITIONS + 0x10 * slot;
+        let name = self.text(8 + slot, name);
+        self.set(definition, 0, name);
+        self.set(function, 16, definition);
+        self.set(function, 24, lock);
+        function
+    }
+
+    /// A function of a type.
+    fn method(&mut self, slot: u64, name: &str) -> u64 {
+        let method = self.object(2 * slot, "method_descriptor");
+        let name = self.text(8 + slot, name);
+        let definition = DEFINITIONS + 0x10 * slot;
+        self.set(definition, 0, name);
+        self.set(method, 40, definition);
+        method
+    }
+
+    /// The outer frame has these values, of which so many are alive.
+    fn values(&mut self, values: &[u64], depth: u8) {
+        let (frame, layout) = (FRAMES + FRAME, self.layout);
+        let at = if layout.entries == Entries::All {
+            let blocks = u64::from(layout.instruction) + 8;
+            // Two blocks; the second one is the inner one.
+            self.put(frame + blocks, &2_u32.to_le_bytes());
+            self.put(frame + blocks + 8 + 8, &0_u32.to_le_bytes());
+            self.put(frame + blocks + 8 + 12 + 8, &u32::from(depth).to_le_bytes());
+            self.set(frame, 64, VALUES_OF_FRAME);
+            VALUES_OF_FRAME
+        } else {
+            // Two entries; the frame is in the second one's second instruction: 4 bytes are 2 instructions.
+            let table = [0x80, 1, 9, 0, 0x80 | 1, 2, 9, depth << 1 | 1];
+            self.set(TABLE, 16, table.len() as u64);
+            self.put(TABLE + 32, &table);
+            self.set(CODE, 40, TABLE);
+            let variables = CODE + u64::from(layout.first_line) + 4;
+            self.put(variables, &3_u32.to_le_bytes());
+            let head = (u64::from(layout.mark) + 1).next_multiple_of(8);
+            frame + head + 3 * 8
+        };
+        for (index, value) in (0..).zip(values) {
+            self.set(at + 8 * index, 0, *value);
+        }
+    }
+
+    fn within(&self) -> Vec<u64> {
+        let runtime = Runtime::find(self).expect("a good one").expect("one");
+        runtime.locks_within(self, STATE)
+    }
+}
+
+const OF_LOCK: (&str, &str) = ("__exit__", "_thread.lock");
+
+#[test]
+fn locks_of_blocks_that_are_not_left_are_found_and_stale_ones_are_not() {
+    for minor in 8..=13 {
+        let mut fake = Fake::new(minor);
+        let first = fake.bound(0, OF_LOCK, 0x111);
+        let second = fake.bound(1, ("__exit__", "_thread.RLock"), 0x222);
+        let stale = fake.bound(2, OF_LOCK, 0x333);
+        for (depth, expected) in [
+            (0, &[][..]),
+            (1, &[0x111][..]),
+            (2, &[0x111][..]),
+            (3, &[0x111, 0x222][..]),
+        ] {
+            fake.values(&[first, 7, second, stale], depth);
+            assert_eq!(fake.within(), expected, "3.{minor}, {depth} values");
+        }
+    }
+}
+
+#[test]
+fn other_values_are_no_locks() {
+    for (name, of) in [
+        ("__enter__", "_thread.lock"),
+        ("__exit__", "io.Text"),
+        ("", ""),
+    ] {
+        let mut fake = Fake::new(12);
+        let value = fake.bound(0, (name, of), 0x111);
+        let lock = fake.object(3, "_thread.lock");
+        fake.values(&[value, lock, 0, u64::MAX], 4);
+        assert_eq!(fake.within(), [], "{name} of {of}");
+    }
+}
+
+/// From 3.14 on a function of the type lies before the lock, and values say in two bits how they are counted.
+#[test]
+fn a_lock_with_a_byte_lies_behind_its_function() {
+    let mut fake = Fake::new(14);
+    let exit = fake.method(0, EXIT);
+    let (lock, other) = (
+        fake.object(3, "_thread.lock"),
+        fake.object(5, "_io.TextIOWrapper"),
+    );
+    let stale = fake.object(7, "_thread.RLock");
+    let values = [exit | 1, lock | 1, 7, exit, other, exit | 1, stale];
+    for (depth, expected) in [
+        (0, &[][..]),
+        (2, &[lock + 16][..]),
+        (6, &[lock + 16][..]),
+        (7, &[lock + 16, stale + 16][..]),
+    ] {
+        fake.values(&values, depth);
+        assert_eq!(fake.within(), expected, "{depth} values");
+    }
+}
+
+#[test]
+fn the_lock_that_is_waited_for_is_an_argument() {
+    for name in ["__enter__", "acquire", "release"] {
+        let mut fake = Fake::new(14);
+        let (function, lock) = (fake.method(0, name), fake.object(3, "_thread.lock"));
+        fake.values(&[], 0);
+        // `lock.acquire(True)`: the end is behind the argument.
+        for (value, at) in [(function | 1, 0), (lock, 8), (7, 16)] {
+            fake.set(VALUES_OF_FRAME + 0x100, at, value);
+        }
+        fake.set(FRAMES, END, VALUES_OF_FRAME + 0x118);
+        let runtime = Runtime::find(&fake).expect("a good one").expect("one");
+        let expected = (name != "release").then_some(lock + 16);
+        assert_eq!(runtime.lock_waited_for(&fake, STATE), expected, "{name}");
+    }
+}
+
+#[test]
+fn depths_are_those_of_cpythons_table() {
+    // `with a: with b: pass` of 3.12: 6 to 10 [1], 12 to 12 [2], 16 to 30 [1], 50 to 58 [4], in bytes.
+    let entry = |start: u8, size: u8, depth: u8| [0x80 | start, size, 20, depth << 1 | 1];
+    let table = [
+        entry(3, 3, 1),
+        entry(6, 1, 2),
+        entry(8, 8, 1),
+        entry(25, 5, 4),
+    ]
+    .concat();
+    for (instruction, depth) in [
+        (2, None),
+        (3, Some(1)),
+        (5, Some(1)),
+        (6, Some(2)),
+        (7, None),
+        (15, Some(1)),
+        (24, None),
+        (29, Some(4)),
+        (30, None),
+    ] {
+        assert_eq!(depth_at(&table, instruction), depth, "{instruction}");
+    }
+    // Numbers of two bytes: 64 + 1, and 2 << 6.
+    let long = [0x80 | MORE | 1, 1, MORE | 2, 0, 20, 1 << 1];
+    assert_eq!(depth_at(&long, 65), Some(1));
+    assert_eq!(depth_at(&long, 65 + 127), Some(1));
+    assert_eq!(depth_at(&long, 65 + 128), None);
+    assert_eq!(depth_at(&long[..5], 65), None, "it is cut");
+}
