@@ -135,16 +135,35 @@ fn profile_by_a_fast_clock_keeps_its_budget_and_tells_the_truth() {
     assert_inside(samples, truth, "samples");
 }
 
+/// A write in every millisecond.
+const WRITES: &str = r#"
+int main(void)
+{
+	int null = open("/dev/null", O_WRONLY);
+
+	ready();
+	for (int i = 0; i < 3000; i++) {
+		if (write(null, "", 1) != 1)
+			_exit(3);
+		usleep(1000);
+	}
+	say("{}\n");
+	return finished();
+}
+"#;
+
 /// Debian's C library has no table of symbols but the dynamic one.
 #[test]
 fn a_stripped_librarys_function_is_found_within_a_budget() {
     let _machine = Machine::beside();
-    let mut workload = Workload::spinners(1, 1);
-    // The workload's own say is written by it, whatever else does.
+    // It writes for as long as a program may be traced and not be.
+    let mut workload = Program::c("writes", WRITES, "").started("");
     let options = "-e uprobe:libc.so.6:write --max-overhead 5 -j";
-    let tool = Tool::attached("profile", options);
-    workload.work();
-    let report = tool.report();
+    let (output, _) = during("profile", options, || {
+        workload.go();
+        workload.results()
+    });
     workload.finish();
+    let report = output.report();
     assert!(sum(list(&report, "stacks"), "values.0") > 0, "{report}");
 }

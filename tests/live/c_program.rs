@@ -115,6 +115,16 @@ static void run_on(int cpu)
 		_exit(8);
 }
 
+/* This thread, and those it makes, have a CPU whenever they want one. A nice value would count among the programs of one session
+ * only. */
+static void run_first(void)
+{
+	struct sched_param lowest = { .sched_priority = sched_get_priority_min(SCHED_FIFO) };
+
+	if (sched_setscheduler(0, SCHED_FIFO, &lowest))
+		_exit(8);
+}
+
 /* Until the thread, which has its number once it has begun, is in this state: S asleep, D for something of the kernel's. */
 static void await_state(volatile int *tid, char wanted)
 {

@@ -23,20 +23,29 @@ use crate::lockstat_played::{named, waited};
 use crate::prelude::*;
 use crate::traced::assert_no_gaps;
 
-/// A count that grows, and when it was read, ns.
-type Read = (u64, u64);
+/// A count that grows, and the times before and after it was read, ns.
+struct Read {
+    from_ns: u64,
+    count: u64,
+    until_ns: u64,
+}
 
 /// Reads a count all the time that `work` takes.
 fn watched<T>(count: impl Fn() -> u64 + Sync, work: impl FnOnce() -> T) -> (Vec<Read>, T) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let watcher = scope.spawn(|| {
+            let read = || Read {
+                from_ns: monotonic_ns(),
+                count: count(),
+                until_ns: monotonic_ns(),
+            };
             let mut reads = Vec::new();
             while !is_over.load(Ordering::Relaxed) {
-                reads.push((monotonic_ns(), count()));
+                reads.push(read());
                 thread::sleep(Duration::from_millis(1));
             }
-            reads.push((monotonic_ns(), count()));
+            reads.push(read());
             reads
         });
         let done = work();
@@ -49,12 +58,12 @@ fn watched<T>(count: impl Fn() -> u64 + Sync, work: impl FnOnce() -> T) -> (Vec<
 fn grown(reads: &[Read], report: &Value, last: &Value) -> RangeInclusive<u64> {
     let (start_ns, end_ns) = (number(report, "start_ns"), number(last, "end_ns"));
     let before = |at_ns| {
-        let earlier = reads.iter().rev().find(|(read_ns, _)| *read_ns <= at_ns);
-        earlier.unwrap_or(&reads[0]).1
+        let earlier = reads.iter().rev().find(|read| read.until_ns <= at_ns);
+        earlier.unwrap_or(&reads[0]).count
     };
     let after = |at_ns| {
-        let later = reads.iter().find(|(read_ns, _)| *read_ns >= at_ns);
-        later.unwrap_or(&reads[reads.len() - 1]).1
+        let later = reads.iter().find(|read| read.from_ns >= at_ns);
+        later.unwrap_or(&reads[reads.len() - 1]).count
     };
     let least = before(end_ns).saturating_sub(after(start_ns));
     least..=after(end_ns) - before(start_ns)
@@ -202,7 +211,7 @@ struct Fight {
 fn fight(percent: &str, is_stopped: bool) -> Fight {
     let mut workload = Program::c("fight", FIGHT, "-pthread").started("");
     let pid = workload.pid();
-    let options = format!("-U -p {pid} -j --strict --max-overhead {percent}");
+    let options = format!("-v -U -p {pid} -j --strict --max-overhead {percent}");
     // No log has room for all events under the pipes.
     let engines = &[Engine::Scheduler, Engine::LockCalls];
     let below = (!is_stopped).then(|| Below::attach_to(engines, pid).expect("the oracle"));
@@ -255,7 +264,10 @@ impl Fight {
         let ns = number(lock, "total_ns");
         assert_within("ns", ns, ..=self.waited_ns(), lock);
         let left_out = number(&report["losses"], "stacks_left_out");
-        assert_eq!(left_out > 0, is_stopped, "{left_out} stacks left out");
+        // A hypervisor that takes a CPU away may use up all that is left between two looks.
+        let does_without = self.output.stderr.contains("budget: no stacks");
+        assert!(left_out == 0 || does_without, "{}", self.output.stderr);
+        assert!(is_stopped || !does_without, "{}", self.output.stderr);
     }
 
     /// All threads', by their own clocks, until the tool ended.

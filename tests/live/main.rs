@@ -21,6 +21,7 @@ mod counters;
 mod disk;
 mod elf_entry;
 mod found;
+mod full_pipe;
 mod harness;
 mod held;
 mod kernel;

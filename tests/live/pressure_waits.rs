@@ -219,16 +219,17 @@ fn threads_that_join_others_wait_for_no_lock() {
     assert_eq!(rows.find(|row| row["reason"] == "futex"), None);
     let stacks = list(&offcputime, "stacks").iter();
     let joins: Vec<&Value> = stacks.filter(|stack| stack["reason"] == "futex").collect();
-    // Both, but for the time until the second one has begun.
-    let idle = joins.iter().copied().filter(|stack| stack["idle"] == true);
-    let idle_ns: u64 = idle.map(weight).sum();
+    // Both until they are woken, but for the time until the second one has begun.
+    let idle = joins.iter().filter(|stack| stack["idle"] == true);
+    let idle_ns: u64 = idle.map(|stack| number(stack, "values.0")).sum();
     assert_within(
         "idle",
         idle_ns,
         waited_ns * 19 / 10..=waited_ns * 2,
         &offcputime,
     );
-    let busy_ns = joins.into_iter().map(weight).sum::<u64>() - idle_ns;
+    let all_ns: u64 = joins.iter().map(|stack| number(stack, "values.0")).sum();
+    let busy_ns = all_ns - idle_ns;
     assert!(busy_ns < waited_ns / 100, "{busy_ns}: {offcputime}");
     assert_eq!(list(&lockstat, "locks"), &[] as &[Value]);
 }

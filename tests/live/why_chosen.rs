@@ -250,13 +250,17 @@ int main(void)
 }
 "#;
 
+/// The pause before the late ones.
+const LATE_NS: u64 = 40_000_000;
+
 #[test]
 fn one_wait_of_a_hundred_is_as_long_as_the_program_logs() {
     let _machine = Machine::alone();
     let workload = Program::c("answers", ANSWERS, "-pthread").started("");
     let (report, results) = traced("why", ALL, workload);
     let told = number(&results[0], "p99_ns");
-    assert!(told > 10 * number(&results[0], "middle_ns"), "{results:?}");
+    // Four answers pause for as long once the reader is asleep.
+    assert!(told >= LATE_NS, "{results:?}");
     let line = line(&report, "pipe", "await_answer");
     let waits = number(&results[0], "waits");
     // A kernel that shields some tasks may hide both ends of a wait. One long wait may be missing, too: p99 stays among them.
@@ -266,7 +270,11 @@ fn one_wait_of_a_hundred_is_as_long_as_the_program_logs() {
     let most = told + told * 32 / 1000;
     let least = told - told * 32 / 1000;
     let least = least.saturating_sub(kind_ns(&report, "run-queue"));
-    assert_within("p99, ns", number(line, "p99_ns"), least..=most, &report);
+    let found = number(line, "p99_ns");
+    assert_within("p99, ns", found, least..=most, &report);
+    // A busy machine makes all of them late.
+    let middle = number(&results[0], "middle_ns");
+    assert!(found > middle || told < 2 * middle, "{results:?}: {line:#}");
     let none = lines(&report, "on-cpu")[0];
     assert_eq!(none["p99_ns"], Value::Null, "{none:#}");
 }

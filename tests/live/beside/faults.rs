@@ -2,15 +2,13 @@
 //! told is true.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Command;
 
 use oracle::ticks::Ticks;
 use oracle::{Below, Engine, Logs};
 
+use crate::full_pipe::FullPipe;
 use crate::held::Held;
 use crate::kernel::until;
 use crate::off_cpu::{Times, phases_ns, sees_hidden};
@@ -88,48 +86,16 @@ fn killed_while_reporting_nothing_stays() {
     let _machine = Machine::beside();
     let dir = tempfile::tempdir().expect("a directory");
     for (tool, options) in WRITERS {
-        let path = dir.path().join(format!("{tool}.json"));
-        let name = std::ffi::CString::new(path.to_str().expect("plain")).expect("no zeros");
-        // SAFETY: a C string.
-        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-        let running = Tool::attached(tool, format!("{options} -o {}", path.display()));
-        // Not before: it tries at its start whether the file can be written.
-        let mut reader = fs::File::options();
-        let reader = reader.read(true).custom_flags(libc::O_NONBLOCK).open(&path);
-        let mut reader = reader.expect("a FIFO");
-        let filled = fill(&path);
+        let mut pipe = FullPipe::new(dir.path().join(format!("{tool}.json")));
+        let running = Tool::attached(tool, format!("{options} -o {}", pipe.path().display()));
+        pipe.fill();
         running.interrupt();
-        until("it waits in the midst of its report", || {
-            sleeps_in(running.pid(), "pipe_write")
-        });
+        pipe.await_writer(running.pid());
         let held = stop(&running);
         finish(running);
         held.assert_gone(tool);
-        let mut left = Vec::new();
-        reader.read_to_end(&mut left).expect("no writer");
-        assert!(left == filled, "{tool} wrote {} bytes", left.len());
+        assert_eq!(pipe.drain(), b"", "{tool}");
     }
-}
-
-/// Fills a FIFO, so that whoever writes next waits, however short the report is; returns the bytes that are in it.
-fn fill(path: &Path) -> Vec<u8> {
-    let mut writer = fs::File::options();
-    let writer = writer.write(true).custom_flags(libc::O_NONBLOCK).open(path);
-    let mut writer = writer.expect("a FIFO with a reader");
-    let mut filled = Vec::new();
-    while writer.write_all(b".").is_ok() {
-        filled.push(b'.');
-    }
-    filled
-}
-
-/// Whether a thread of a process sleeps in a function of the kernel (the end of its name).
-fn sleeps_in(pid: u32, function: &str) -> bool {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("its threads");
-    tasks.flatten().any(|task| {
-        let at = fs::read_to_string(task.path().join("wchan"));
-        at.is_ok_and(|at| at.ends_with(function))
-    })
 }
 
 /// SIGXFSZ comes in the middle of writing and ends it as SIGKILL would.

@@ -21,9 +21,9 @@ static void *protect(void *unused)
 static void *map(void *unused)
 {
 	__atomic_store_n(&tids[2], gettid(), __ATOMIC_SEQ_CST);
-	while (!__atomic_load_n(&tids[1], __ATOMIC_SEQ_CST))
-		usleep(1000);
-	usleep(100000);
+	/* What a look at a thread needs of memory it has by then. */
+	await_state(&tids[2], 'R');
+	await_state(&tids[1], 'D');
 	mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return NULL;
 }
