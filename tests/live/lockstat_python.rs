@@ -3,6 +3,7 @@
 
 use crate::beside::interpreters::{interpreters, place, python_program};
 use crate::prelude::*;
+use crate::why::ALL;
 
 /// Time after which a thread that waits for the interpreter tries again; what keeps it waiting takes twenty times as long.
 const TRY_NS: u64 = 5_000_000;
@@ -105,4 +106,60 @@ fn a_thread_waits_for_the_interpreter_and_for_a_lock() {
         assert_holder(&report, said, if has_numbers { "owner" } else { "waker" });
         assert_own_lock(&report, said);
     }
+}
+
+/// To the kernel they are waits on a condition variable, at which a thread may have nothing to do.
+#[test]
+fn waits_for_the_interpreter_are_a_reason_and_no_idleness() {
+    let _machine = Machine::alone();
+    for python in interpreters() {
+        let workload = python_program(&python, "gil.py");
+        let (report, said) = traced("offcputime", "", workload);
+        let said = &said[0];
+        let stacks = list(&report, "stacks").iter();
+        let own = stacks.filter(|stack| stack["tid"] == said["clerk"] && stack["reason"] == "gil");
+        let in_function = |stack: &&Value, name: &str| {
+            let frames = list(stack, "user").iter();
+            let mut names = frames.map(|frame| text(frame, "name"));
+            names.any(|found| found.ends_with(name))
+        };
+        let served =
+            own.filter(|stack| in_function(stack, "serve") && !in_function(stack, "schedule"));
+        let served: Vec<&Value> = served.collect();
+        let is_idle = |stack: &&Value| stack.get("idle").is_some();
+        assert!(!served.iter().any(is_idle), "{python}: {report:#}");
+        let blocked_ns: u64 = served.iter().map(|stack| number(stack, "values.0")).sum();
+        let waited_ns = number(said, "waited_ns");
+        // Each try's way out of its call is part of the wait, and costs CPU time.
+        let most_ns = waited_ns + number(said, "tries_ns");
+        let bounds = waited_ns * 98 / 100..=most_ns * 102 / 100;
+        assert_within(format!("{python}: gil, ns"), blocked_ns, bounds, said);
+
+        let workload = python_program(&python, "gil.py");
+        let pid = workload.pid();
+        let (report, said) = traced("why", ALL, workload);
+        let line = largest_of_interpreter(&report);
+        let name = text(line, "lock.name");
+        assert!(
+            name.starts_with("GIL of ") && name.ends_with(&format!(" {pid}")),
+            "{line:#}"
+        );
+        assert_eq!(line["busy"], true, "{line:#}");
+        let waited_ns = number(&said[0], "waited_ns");
+        assert_within(
+            format!("{python}: why, ns"),
+            number(line, "ns"),
+            waited_ns * 98 / 100..,
+            line,
+        );
+    }
+}
+
+/// The largest line of waits for an interpreter.
+fn largest_of_interpreter(report: &Value) -> &Value {
+    let lines = list(report, "lines").iter();
+    let largest = lines
+        .filter(|line| line["kind"] == "gil")
+        .max_by_key(|line| number(line, "ns"));
+    largest.unwrap_or_else(|| panic!("no wait for an interpreter: {report:#}"))
 }

@@ -257,6 +257,13 @@ pub(crate) struct Holder {
     pub(crate) stack: u64,
 }
 
+impl Holder {
+    /// Leaves out what it was doing when waits began.
+    pub(crate) fn forget_state(&mut self) {
+        (self.on_cpu, self.runnable, self.blocked) = (0, 0, 0);
+    }
+}
+
 /// Time by what a thread did, ns: `enum meanwhile` of the BPF side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meanwhile(pub(crate) [u64; 6]);

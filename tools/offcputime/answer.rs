@@ -7,6 +7,7 @@ use profile::text::{WIDTH, comm, round_percent, sentence};
 use profile::{reasons, units};
 
 use crate::offcputime::args::Args;
+use crate::offcputime::gil::GIL;
 use crate::offcputime::harvest::Accounting;
 
 /// A wait for a time of its own choice is for nobody.
@@ -146,6 +147,7 @@ fn heaviest_of<T: Ord + Copy>(times: &HashMap<(&str, T), u64>, reason: &str) -> 
 pub(crate) fn for_what(reason: &str) -> &'static str {
     match reason {
         "futex" => "for locks or condition variables",
+        GIL => "for a turn with Python's interpreter",
         "lock" => "for locks inside the kernel",
         "block-io" => "for block I/O",
         "page-fault" => "in page faults",

@@ -10,6 +10,7 @@ use session::quotas::UsedUp;
 
 use crate::offcputime::answer::{THROTTLED, Waits};
 use crate::offcputime::args::Args;
+use crate::offcputime::gil::GIL;
 use crate::offcputime::harvest::Accounting;
 
 /// Function in which PostgreSQL's backends wait for a lock of a row or a table, by a latch.
@@ -52,7 +53,7 @@ fn step(
     let step = match reason {
         "block-io" if args.targets.command.is_empty() => return Some(Step::Disks.line("")),
         "block-io" => Step::Disks,
-        "futex" | "lock" | "file-lock" | "semaphore" | "eventfd" => Step::Locks,
+        "futex" | GIL | "lock" | "file-lock" | "semaphore" | "eventfd" => Step::Locks,
         "page-fault" => Step::MajorFaults,
         CPU | THROTTLED => Step::RunQueue,
         _ if is_database_lock(profile, reason, pid) => return of_name(Step::Locks),

@@ -24,6 +24,7 @@ use stacks::StackTable;
 
 use crate::offcputime::answer::answer;
 use crate::offcputime::args::Args;
+use crate::offcputime::gil::{self, GIL};
 use crate::offcputime::harvest::{Accounting, Estimates, Harvest};
 use crate::offcputime::row::Row;
 use crate::offcputime::{idle, next, quota};
@@ -94,6 +95,7 @@ pub(crate) fn profile_of(
     stacks: &mut StackTable,
 ) -> Profile {
     let depths: Vec<Option<usize>> = harvest.rows.iter().map(|row| depth(row, stacks)).collect();
+    let gils: Vec<bool> = harvest.rows.iter().map(|row| is_gil(row, stacks)).collect();
     let lacking = quota::lacking(&harvest.rows);
     let mut servers = HashMap::new();
     let idle = idle::mark(
@@ -106,15 +108,19 @@ pub(crate) fn profile_of(
             *servers.entry(tgid).or_insert_with(is_server)
         },
     );
-    let samples = harvest.rows.iter().zip(idle).map(|(row, idle)| {
+    let rows = harvest.rows.iter().zip(gils);
+    let samples = rows.zip(idle).map(|((row, is_gil), idle)| {
         let user = stacks.user_names(row.user);
         let kernel = stacks.kernel_names(row.kernel);
         let function = kernel.last().map_or("", |leaf| &leaf.name);
         let lacks = lacking.contains(&row.task.tgid);
         Sample {
             task: row.task.clone(),
-            reason: Some(quota::reason(row.wait, function, lacks).name()),
-            idle: idle || idle::rests_in_go(row.wait, &user),
+            reason: Some(match is_gil {
+                true => GIL,
+                false => quota::reason(row.wait, function, lacks).name(),
+            }),
+            idle: !is_gil && (idle || idle::rests_in_go(row.wait, &user)),
             user,
             user_end: stacks.user_end(row.user),
             kernel,
@@ -131,12 +137,18 @@ pub(crate) fn profile_of(
     }
 }
 
-/// Frames of a complete stack up to the program's last function, or of a kernel thread's stack.
+fn is_gil(row: &Row, stacks: &mut StackTable) -> bool {
+    gil::is_for_interpreter(row.wait, &stacks.user_names(row.user))
+}
+
+/// Frames of a complete stack up to the program's last function, or of a kernel thread's stack. A wait for the interpreter of Python has
+/// no depth: a thread is at home elsewhere.
 pub(crate) fn depth(row: &Row, stacks: &mut StackTable) -> Option<usize> {
     if row.wait.is_of_kernel_thread() {
         return Some(stacks.kernel_names(row.kernel).len()).filter(|frames| *frames > 0);
     }
-    stacks.own_depth(row.user)
+    let depth = stacks.own_depth(row.user);
+    depth.filter(|_| !is_gil(row, stacks))
 }
 
 /// Facts of the run for other programs.

@@ -13,6 +13,7 @@ use profile::brief::place;
 use stacks::StackTable;
 
 use crate::offcputime::cycles::{Found, Home, Spot, Told, Where, Work, spot};
+use crate::offcputime::gil;
 use crate::offcputime::idle;
 use crate::offcputime::open::KnownStacks;
 use crate::offcputime::quota;
@@ -159,7 +160,8 @@ impl Waits {
         let homes: Vec<Option<u32>> = rows
             .map(|(row, is_home)| {
                 let user = stacks.user_names(row.user);
-                if !is_home || idle::is_in_go(&user) {
+                let is_gil = gil::is_for_interpreter(row.wait, &user);
+                if !is_home || is_gil || idle::is_in_go(&user) {
                     return None;
                 }
                 let kernel = stacks.kernel_names(row.kernel);

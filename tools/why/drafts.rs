@@ -14,7 +14,7 @@ use profile::rank::Rank;
 use profile::reasons;
 
 use crate::lockstat::Contended;
-use crate::offcputime::{Harvest, Lengths, Row, THROTTLED, cycles};
+use crate::offcputime::{GIL, Harvest, Lengths, Row, THROTTLED, cycles};
 use crate::runqlat::Interval;
 use crate::why::chains::{self, Chain, Threads};
 use crate::why::disks::{self, FOR_DISKS, Requests};
@@ -145,8 +145,8 @@ impl Drafts {
         let reason = sample.reason.unwrap_or("other");
         let key = place_of(sample);
         let culprit = culprit(sample, row.is_open);
-        // Quota comes back by the clock.
-        let is_blamed = !sample.idle && reason != THROTTLED;
+        // Quota comes back by the clock, and who wants Python's interpreter asks again by the clock.
+        let is_blamed = !sample.idle && ![THROTTLED, GIL].contains(&reason);
         for (lock, part_ns, count) in self.parts(sample, &key, ns) {
             let spot = (key.clone(), lock);
             if !sample.idle {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use session::next::{self, Step};
 
 use crate::lockstat::{self, HolderKind, LockRow};
+use crate::offcputime::GIL;
 
 /// Share by which lockstat's time of the same waits may be larger before that is said.
 const SAME: f64 = 0.02;
@@ -45,7 +46,11 @@ impl Lock {
         let holders = threads.iter();
         let holders = holders.map(|one| (one.task.tid, one.kind, one.caused_ns));
         Self {
-            name: format!("{} {}", lockstat::class(row), lockstat::label(row)),
+            name: match row.class {
+                // Its name says what it is.
+                GIL => lockstat::label(row),
+                _ => format!("{} {}", lockstat::class(row), lockstat::label(row)),
+            },
             noun: format!("{} {}", lockstat::noun(row), lockstat::label(row)),
             class: row.class,
             about,
@@ -72,6 +77,13 @@ impl Lock {
             next::in_remark(&self.short(), "it")
         );
         Step::LockStacks.line_for(target, &answers)
+    }
+
+    /// Its holders and their doings, for a sentence.
+    pub(crate) fn held(&self) -> Vec<String> {
+        let about = self.about.join("; ");
+        let parts: Vec<String> = about.split(", ").map(str::to_owned).collect();
+        sentence(&parts, ",", WIDTH)
     }
 
     /// Doings of its holders meanwhile, for a sentence.

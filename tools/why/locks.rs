@@ -218,6 +218,7 @@ fn kinds(lock: &Contended) -> &'static [&'static str] {
         "sysv-sem" => &["semaphore"],
         "eventfd" => &["eventfd"],
         "jobserver" => &["pipe"],
+        "gil" => &["gil", "futex"],
         _ if identity.side == Side::Kernel => &["lock"],
         _ if identity.is_futex() => &["futex"],
         _ if identity.is_files() => &["file-lock"],

@@ -4,7 +4,7 @@ use profile::text::comm;
 use session::chosen;
 use session::next::{self, Step, is_plain};
 
-use crate::offcputime::{DATABASE_LOCK, THROTTLED};
+use crate::offcputime::{DATABASE_LOCK, GIL, THROTTLED};
 use crate::why::account::Account;
 use crate::why::args::Args;
 use crate::why::disk_users;
@@ -49,7 +49,7 @@ fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) 
         _ if line.lock.is_some() => {
             return line.lock.as_ref().map(|lock| lock.next(&target));
         }
-        "futex" | "lock" | "file-lock" | "semaphore" | "eventfd" => Step::Locks,
+        "futex" | GIL | "lock" | "file-lock" | "semaphore" | "eventfd" => Step::Locks,
         "page-fault" => Step::MajorFaults,
         _ => match neighbour(args, line, is_there) {
             Some((_, pid)) => return Some(Step::Why.line(&format!("-p {pid}"))),

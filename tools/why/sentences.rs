@@ -4,7 +4,7 @@ use profile::statistics;
 use profile::text::{WIDTH, comm, round_percent, sentence};
 use profile::units;
 
-use crate::offcputime::{SLEEP, THROTTLED, for_what};
+use crate::offcputime::{GIL, SLEEP, THROTTLED, for_what};
 use crate::why::account::Account;
 use crate::why::chains::Chain;
 use crate::why::line::{Culprit, IDLE, LOST, Line, ON_CPU, RUN_QUEUE, UNSEEN};
@@ -130,9 +130,19 @@ fn culprit(account: &Account, line: &Line) -> Vec<String> {
         ON_CPU => functions(account, line),
         THROTTLED => quota(account),
         RUN_QUEUE => neighbour(account, line),
+        GIL => return turns(line),
         _ => waker(account, line),
     };
     sentence(&parts, "", WIDTH)
+}
+
+/// The threads that take turns with an interpreter.
+fn turns(line: &Line) -> Vec<String> {
+    let held = line.lock.as_ref().map(Lock::held).unwrap_or_default();
+    match held.is_empty() {
+        true => vec!["its threads of Python take turns; whose they were is not known".to_owned()],
+        false => held,
+    }
 }
 
 fn functions(account: &Account, line: &Line) -> Vec<String> {

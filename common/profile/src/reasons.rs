@@ -10,8 +10,9 @@ use crate::text::{WIDTH, cut, percent};
 use crate::units;
 
 /// Every reason that tools of this project give.
-pub const WORDS: [&str; 21] = [
+pub const WORDS: [&str; 22] = [
     "futex",
+    "gil",
     "lock",
     "block-io",
     "page-fault",
@@ -58,6 +59,7 @@ pub fn parts(profile: &Profile, reason: Option<&str>, values: &[u64]) -> [u64; 2
 fn note(reason: &str) -> &'static str {
     match reason {
         "futex" => "lock or condition variable",
+        "gil" => "Python's interpreter",
         "lock" => "inside the kernel",
         "kernel-work" => "work in the kernel (close)",
         "sleep" => "for a time of its own choice",
@@ -124,7 +126,7 @@ pub fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
         Column::right("SHARE", 7),
         Column::right("WAITS", 10),
         Column::right("AVG", 8),
-        Column::left("REASON (shares are of time not idle)", 0),
+        Column::left("REASON (shares of time not idle)", 0),
     ]);
     for (reason, line) in lines {
         let [time, share, waits, mean] = line.cells(percent(line.ns, all.ns));

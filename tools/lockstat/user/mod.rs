@@ -25,7 +25,7 @@ use crate::lockstat::futex::{
 use crate::lockstat::known::forget_unused;
 use crate::lockstat::merge;
 use crate::lockstat::names::Names;
-use crate::lockstat::row::{For, Identity, LeftOut, LockRow, Side};
+use crate::lockstat::row::{For, Holder, Identity, LeftOut, LockRow, Side};
 use identity::Lock;
 use idle::{Depth, Seen};
 pub(crate) use open::add_stacks as add_open_stacks;
@@ -126,6 +126,10 @@ fn judge(
         None => verdict(rules, &row, &evidence, first_walked, stacks),
     };
     let meaning = verdict.meaning;
+    if gil.is_some() {
+        // A thread that begins to wait for it has just given it away: the next one is not there yet.
+        row.holders.iter_mut().for_each(Holder::forget_state);
+    }
     for waiter in &mut row.waiters {
         waiter.caller = caller(rules, waiter.user, meaning.class, stacks);
     }
