@@ -71,7 +71,7 @@ fn sigterm_ends_with_the_report() {
 fn a_second_ctrl_c_quits_at_once() {
     let _machine = Machine::beside();
     // A command that ignores Ctrl-C keeps the tool waiting after its report.
-    let script = "trap '' INT; echo started; sleep 60 & wait";
+    let script = "trap '' INT; sleep 60 & echo $!; wait";
     let mut child = Tool::command("offcputime", ["-j", "--", "sh", "-c", script])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -79,13 +79,18 @@ fn a_second_ctrl_c_quits_at_once() {
         .expect("the tool runs");
     let pid = libc::pid_t::try_from(child.id()).expect("a PID");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    assert_eq!(lines.next().expect("a line").expect("UTF-8"), "started");
+    let sleep = lines.next().expect("a line").expect("UTF-8");
+    let sleep: libc::pid_t = sleep.parse().expect("the PID of its sleep");
     // SAFETY: takes no pointers; the child is ours and not reaped.
     unsafe { libc::kill(pid, libc::SIGINT) };
     json(&lines.next().expect("a report").expect("UTF-8"));
     // SAFETY: as above.
     unsafe { libc::kill(pid, libc::SIGINT) };
-    assert_eq!(child.wait().expect("an end").signal(), Some(libc::SIGINT));
+    let status = child.wait().expect("an end");
+    // Nobody else ends it.
+    // SAFETY: takes no pointers. The shell waits for it, and so the number is its own.
+    unsafe { libc::kill(sleep, libc::SIGKILL) };
+    assert_eq!(status.signal(), Some(libc::SIGINT));
 }
 
 #[test]
@@ -170,14 +175,14 @@ fn targets_are_threads_names_and_cgroups() {
     ];
     let results = workload.work();
     let [by_name, by_process] = ended(tools);
-    let comms = list(&by_name, "stacks")
-        .iter()
-        .map(|stack| text(stack, "comm"));
-    let comms: BTreeSet<&str> = comms.collect();
-    assert!(
-        comms.into_iter().eq(["spinner-0", "spinner-1"]),
-        "{by_name}"
-    );
+    let stacks = list(&by_name, "stacks");
+    let names = ["spinner-0", "spinner-1"];
+    // Others beside this test have threads of these names, too.
+    let mut all = stacks.iter().map(|stack| text(stack, "comm"));
+    assert!(all.all(|comm| names.contains(&comm)), "{by_name}");
+    let own = stacks.iter().filter(|stack| stack["pid"] == pid);
+    let own: BTreeSet<&str> = own.map(|stack| text(stack, "comm")).collect();
+    assert!(own.into_iter().eq(names), "{by_name}");
     for group in list(&by_process, "groups") {
         let own = results.iter().any(|thread| thread["tid"] == group["tid"]);
         assert!(own || group["tid"] == pid, "{group}");

@@ -6,8 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::beside::symbols::{UNNAMED, is_of_bpf};
 use crate::c_program::compile;
 use crate::kernel::{Machine, tasks, until};
 use crate::tool::{Output, Tool};
@@ -224,16 +226,23 @@ fn run(
         }
     }
     command.args(options.split_whitespace()).arg("-j");
+    let is_pressure = tool == "pressure";
     match tool {
+        // Everybody is watched, until the end.
+        "pressure" => &mut command,
         "profile" => command.args(["-F", "999", "-p", pids]),
         "lockstat" => command.args(["-s", "9", "-p", pids]),
         "offcputime" | "why" => command.args(["-p", pids]),
         _ => command.args(["0.5", "1"]),
     };
-    let watches =
-        ["profile", "lockstat", "offcputime", "why"].contains(&tool) && options != "--now";
+    let watchers = ["profile", "lockstat", "offcputime", "why", "pressure"];
+    let watches = watchers.contains(&tool) && options != "--now";
     let tool = Tool::spawn(tool, command);
     if watches && begins(&tool) {
+        if is_pressure {
+            // Everybody's tables take a while.
+            tool.await_rest();
+        }
         await_turns(pids);
         tool.interrupt();
     }
@@ -243,6 +252,27 @@ fn run(
 /// A tool comes to trace or has to give up, which is said here as a panic.
 fn begins(tool: &Tool) -> bool {
     catch_unwind(AssertUnwindSafe(|| tool.wait_attached())).is_ok()
+}
+
+/// Some of the kernel's own frames have no names.
+fn lacks_kernel_names(value: &Value, caller_is_bpf: bool) -> bool {
+    match value {
+        Value::String(name) => name.starts_with(UNNAMED) && !caller_is_bpf,
+        Value::Object(fields) => {
+            let mut fields = fields.values();
+            fields.any(|field| lacks_kernel_names(field, caller_is_bpf))
+        }
+        // Frames, if any, are root first.
+        Value::Array(entries) => {
+            let mut in_bpf = false;
+            entries.iter().any(|entry| {
+                let caller_is_bpf = in_bpf;
+                in_bpf = is_of_bpf(entry, caller_is_bpf);
+                lacks_kernel_names(entry, caller_is_bpf)
+            })
+        }
+        _ => false,
+    }
 }
 
 /// Losses of a run, in the document's words.
@@ -259,7 +289,10 @@ fn lost(column: &str, output: &Output) -> String {
         (true, false) => Some("names in deleted files"),
         (true, true) => None,
     };
-    let kernel = seen("\"[kernel]+0x").then_some("kernel names");
+    let reports = output.reports();
+    let mut reports = reports.iter();
+    let is_nameless = reports.any(|report| lacks_kernel_names(report, false));
+    let kernel = is_nameless.then_some("kernel names");
     let lost: Vec<&str> = names.into_iter().chain(kernel).collect();
     if lost.is_empty() {
         return "-".to_owned();

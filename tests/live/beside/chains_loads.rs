@@ -19,8 +19,9 @@ const LOADS: &str = "
     START > main > opens > .. > constructor > constructor_leaf
     young: _init*|constructor*@other.so
 ";
-/// Bound at the first call, and at the start, before the tools are there.
-const LAZY: &str = "asleep: START > main > binds > _dl_runtime_resolve*|ld*+0x* > .. > resolver";
+/// Bound at the first call, and at the start, before the tools are there. The resolver and what it resolves have one address.
+const LAZY: &str =
+    "asleep: START > main > binds > _dl_runtime_resolve*|ld*+0x* > .. > resolver|resolved";
 const NOW: &str = "perhaps: START > main > binds > ..";
 
 /// `libchains.so`, and a copy for dlopen.

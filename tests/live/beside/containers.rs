@@ -4,10 +4,11 @@ use std::fs;
 use std::process::Command;
 
 use crate::beside::symbols::{
-    HERTZ, all, assert_most, name, profile, profile_workload, samples, samples_in, stacks,
+    HERTZ, all, assert_most, name, profile_workload, samples, samples_in, stacks,
 };
 use crate::c_program::{BURN, run};
 use crate::prelude::*;
+use crate::word::Word;
 
 /// Runs a shell script, with `command` as its arguments, in mount and PID namespaces of its own, where it is to become the
 /// workload.
@@ -49,15 +50,33 @@ fn a_program_inside_a_container_is_named_by_its_id_outside() {
     }
 }
 
+/// Waits in the end, its file still there, until the word comes by a FIFO.
+const STAYS: &str = r#"
+__attribute__((destructor)) static void stay(void)
+{
+	char byte;
+
+	if (read(open(getenv("WORD"), O_RDONLY), &byte, 1) != 1)
+		_exit(1);
+}
+"#;
+
 #[test]
 fn a_command_that_enters_a_container_is_followed_and_named() {
     let _machine = Machine::beside();
-    let program = Program::c("inside", BURN, "");
+    let program = Program::c("inside", &format!("{BURN}{STAYS}"), "");
+    let word = Word::of(&program);
     let script = format!(
-        "mount -t tmpfs none /mnt && cp {} /mnt/inside && /mnt/inside 300 now; rm /mnt/inside",
-        program.text()
+        "mount -t tmpfs none /mnt && cp {} /mnt/inside && WORD={} /mnt/inside 300 now; \
+         rm /mnt/inside",
+        program.text(),
+        word.path().display()
     );
-    let report = profile(["--", "unshare", "-mpf", "sh", "-c", &script]);
+    let command = ["--", "unshare", "-mpf", "sh", "-c", &script];
+    let args = [&["-j", "-F", HERTZ][..], &command].concat();
+    let tool = Tool::start("profile", args);
+    word.give(&tool);
+    let report = tool.finish().ok().last_report();
     let all = all(&report, "inside");
     assert_most(samples(&report, is_hot_inside), all, &report);
 }

@@ -1,8 +1,10 @@
 //! How runs end: killed targets, signals under load, readers that leave, disks that fill, nothing to report.
 
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::FromRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -291,22 +293,28 @@ impl Drop for Bounded {
     }
 }
 
+/// A terminal: the end that shows, and the one to write to. Neither is left open in what other tests start meanwhile.
+fn terminal() -> (File, File) {
+    let mut name: [libc::c_char; 64] = [0; 64];
+    // SAFETY: the descriptor is nobody else's, and the name, with its length, is a place for a text that ends with a 0.
+    let (ours, name) = unsafe {
+        let ours = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
+        assert!(ours >= 0, "a terminal");
+        assert_eq!(libc::grantpt(ours), 0);
+        assert_eq!(libc::unlockpt(ours), 0);
+        assert_eq!(libc::ptsname_r(ours, name.as_mut_ptr(), name.len()), 0);
+        (File::from_raw_fd(ours), CStr::from_ptr(name.as_ptr()))
+    };
+    let mut open = File::options();
+    // O_CLOEXEC comes with it.
+    let open = open.read(true).write(true).custom_flags(libc::O_NOCTTY);
+    let theirs = open.open(name.to_str().expect("plain"));
+    (ours, theirs.expect("its other end"))
+}
+
 /// Everything that a tool shows on a terminal; `work` is done once it traces, with its process.
 fn human(tool: &str, args: &str, work: impl FnOnce(&Child)) -> String {
-    let (mut ours, mut theirs) = (0, 0);
-    let none = std::ptr::null_mut::<libc::c_char>();
-    // SAFETY: two places for descriptors that nobody else owns; nothing else is asked for.
-    let (mut ours, theirs) = unsafe {
-        let rc = libc::openpty(
-            &raw mut ours,
-            &raw mut theirs,
-            none,
-            std::ptr::null(),
-            std::ptr::null(),
-        );
-        assert_eq!(rc, 0, "a terminal");
-        (File::from_raw_fd(ours), File::from_raw_fd(theirs))
-    };
+    let (mut ours, theirs) = terminal();
     let child = Tool::command(tool, args)
         .stdout(theirs)
         .stderr(Stdio::piped())

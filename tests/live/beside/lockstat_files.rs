@@ -1,9 +1,10 @@
 //! lockstat's account of locks of files, of System V's semaphores, and of tokens, against programs that time their own waits.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::process::{Command, Stdio};
 
+use crate::c_program::run;
 use crate::kernel::until;
 use crate::prelude::*;
 
@@ -111,16 +112,19 @@ have() {
 }
 export -f have
 for i in 1 2 3; do
-    (for n in 1 2 3 4 5 6; do flock "$FILE" bash -c have; done; touch "$FILE.done.$i") &
+    (for n in 1 2 3 4 5 6; do "$FLOCK" "$FILE" bash -c have; done; touch "$FILE.done.$i") &
 done
 wait
 "#;
 
+/// The loops' flock(1): others beside this test run that, too.
+const FLOCK: &str = "flock-in-loops";
+
 #[test]
 fn the_first_row_is_the_file_that_three_loops_want() {
     let _machine = Machine::beside();
-    let targets = "-U --comm flock";
-    assert_loops_first([targets.to_owned(), format!("{targets} -j")]);
+    let targets = format!("-U --comm {FLOCK}");
+    assert_loops_first([targets.clone(), format!("{targets} -j")]);
 }
 
 /// Others that wait for something may have waited for longer.
@@ -137,7 +141,11 @@ fn assert_loops_first(options: [String; 2]) {
     let file = dir.path().join("lock");
     fs::write(&file, "").expect("a file");
     let mut command = Command::new("bash");
-    command.args(["-c", LOOPS]).env("FILE", &file);
+    let flock = dir.path().join(FLOCK);
+    let found = run(Command::new("sh").args(["-c", "command -v flock"]));
+    symlink(found.trim(), &flock).expect("a link");
+    command.args(["-c", LOOPS]);
+    command.env("FILE", &file).env("FLOCK", &flock);
     for options in options {
         let tool = Tool::attached("lockstat", &options);
         let status = command.status().expect("bash");
@@ -160,7 +168,7 @@ fn assert_loops_first(options: [String; 2]) {
         assert_within("waited", number(first, "total_ns"), bounds, first);
         let holders = list(first, "holders").iter();
         assert!(
-            holders.into_iter().all(|one| one["comm"] == "flock"),
+            holders.into_iter().all(|one| one["comm"] == FLOCK),
             "{first:#}"
         );
     }

@@ -13,7 +13,7 @@ use crate::c_program::run;
 use crate::kernel::{is_in_call, schedstat, tasks, until};
 use crate::prelude::*;
 
-const STUCK: &str = include_str!("../../workloads/locks/stuck.c");
+pub(crate) const STUCK: &str = include_str!("../../workloads/locks/stuck.c");
 
 pub(crate) fn now(pid: u32) -> Value {
     let args = format!("--now -j -p {pid}");

@@ -151,6 +151,7 @@ fn statements_are_shown_without_their_data_and_only_when_asked_for() {
     let [a, b] = &mut sessions;
     a.ask("BEGIN; UPDATE hot SET n = 1 WHERE id = 1;");
     a.tell("SELECT pg_sleep(60), 'of Ann''s';");
+    until("it sleeps", || onlooker.event_of(a.backend) == "PgSleep");
     blocked(&mut onlooker, b, "UPDATE hot SET n = 4711 WHERE id = 1;");
     let backend = b.backend;
     let look = |options: &str| {

@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::beside::containers;
-use crate::beside::lockstat_now::{Stuck, now, stuck, told};
+use crate::beside::lockstat_now::{STUCK, Stuck, now, stuck, told};
 use crate::beside::lockstat_user;
 use crate::prelude::*;
 
@@ -61,13 +61,14 @@ fn a_number_from_another_pid_namespace_makes_no_deadlock() {
 #[test]
 fn who_holds_a_lock_across_pid_namespaces_is_known_by_releasing_it() {
     let _machine = Machine::beside();
-    let program = stuck("-g");
+    // Others beside this test are called stuck.
+    let program = Program::c("apartheld", STUCK, "-g");
     for (args, is_released) in NUMBERS
         .iter()
         .flat_map(|args| [(args, true), (args, false)])
     {
         let mut workload = program.start(*args);
-        let tool = Tool::attached("lockstat", "-U -j --comm stuck");
+        let tool = Tool::attached("lockstat", "-U -j --comm apartheld");
         workload.go();
         let waiter = number(&workload.results()[0], "tid");
         let output = if is_released {

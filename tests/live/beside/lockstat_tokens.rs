@@ -6,10 +6,11 @@ use std::path::Path;
 use crate::prelude::*;
 
 /// Two jobs at a time, and a make of its own for each directory: `slow` has one token until `quick` has begun its first job, which
-/// ends when the second one has begun, with the token of `slow`.
+/// says who its make is, and that one sleeps, for want of a token. The job ends when the second one has begun, with the token of `slow`.
 const WHOLE: &str = "all: slow quick\nslow quick:\n\t$(MAKE) -C $@\n.PHONY: all slow quick\n";
-const SLOW: &str = "all:\n\tuntil [ -e ../first ]; do sleep 0.05; done; sleep 0.3\n";
-const QUICK: &str = "all: 1 2\n1:\n\ttouch ../first; until [ -e ../second ]; do sleep 0.05; done\n2:\n\ttouch ../second\n";
+const SLOW: &str = "all:\n\tuntil [ -e ../first ] && grep -q '^State:.S' /proc/$$(cat ../first)/status; do sleep 0.05; done\n";
+const QUICK: &str = "all: 1 2\n1:\n\techo $$PPID > ../make; mv ../make ../first; until [ -e ../second ]; do sleep 0.05; done\n\
+    2:\n\ttouch ../second\n";
 
 /// One job more than may run. None ends before make sleeps: for want of a token, while there are two.
 const ALONE: &str = "all: 1 2 3\n1 2 3:\n\tuntil grep -q '^State:.S' /proc/$$PPID/status; do sleep 0.05; done; sleep 0.2\n\

@@ -41,12 +41,16 @@ fn capabilities(tool: &Tool) -> Vec<u64> {
         .collect();
     threads.sort_unstable_by_key(|tid| *tid != pid);
     let statuses = threads.iter().filter_map(|tid| {
-        let status = named_status(pid, *tid)?;
-        let name = status.lines().next().expect("a name");
+        let mut status = named_status(pid, *tid)?;
+        let name = status.lines().next().expect("a name").to_owned();
         // It waits for a child that shares its memory, with the child's capabilities.
         if name == "Name:\tvfork" {
-            await_fewer(pid, *tid);
+            await_status(pid, *tid, |status| field(status, "CapEff:") & !BPF == 0);
             return None;
+        }
+        // It has its name before it has given anything up.
+        if name == "Name:\tunwind-tables" {
+            status = await_status(pid, *tid, has_nothing)?;
         }
         assert_eq!(field(&status, "NoNewPrivs:"), 1, "{status}");
         assert_eq!(field(&status, "CapPrm:"), field(&status, "CapEff:"));
@@ -83,12 +87,18 @@ fn named_status(pid: u32, tid: u32) -> Option<String> {
     }
 }
 
-/// Until such a thread, which may just have begun, has one capability at most, or has ended.
-fn await_fewer(pid: u32, tid: u32) {
+/// Nothing to lose, and nothing to come.
+fn has_nothing(status: &str) -> bool {
+    field(status, "CapEff:") == 0 && field(status, "NoNewPrivs:") == 1
+}
+
+/// The status of a thread, which may just have begun, when this holds for it. `None`: it has ended.
+fn await_status(pid: u32, tid: u32, holds: impl Fn(&str) -> bool) -> Option<String> {
     let give_up = Instant::now() + Duration::from_secs(300);
-    while let Ok(status) = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")) {
-        if field(&status, "CapEff:") & !BPF == 0 {
-            break;
+    loop {
+        let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+        if holds(&status) {
+            return Some(status);
         }
         assert!(Instant::now() < give_up, "{status}");
         thread::yield_now();

@@ -1,12 +1,14 @@
 //! syscount against a program that knows its calls, strace, and the log of the kernel's events.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::ops::Range;
 use std::process::Command;
 
 use oracle::{Engine, calls};
 
+use crate::c_program::run;
 use crate::kernel::skip;
 use crate::prelude::*;
 use crate::traced::{assert_no_gaps, logged};
@@ -253,9 +255,24 @@ fn failures_alone_and_one_error_alone() {
 #[test]
 fn rows_for_which_the_kernel_side_has_no_room_at_once_are_all_there() {
     let _machine = Machine::beside();
-    let script = "i=0; while [ $i -lt 797 ]; do /bin/true; i=$((i+1)); done";
-    let report = Tool::run("syscount", ["-j", "--", "/bin/sh", "-c", script]).ok();
-    let report = report.last_report();
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("word");
+    run(Command::new("mkfifo").arg(&path));
+    // It keeps a word until somebody reads it, for it is open at both ends.
+    let word = File::options().read(true).write(true).open(&path);
+    let mut word = word.expect("a FIFO");
+    // The script says when fifty more are over, and waits until the tool has taken their rows out.
+    let script = "exec 3< \"$0\"; i=0; while [ $i -lt 797 ]; do /bin/true; i=$((i+1)); \
+                  [ $((i % 50)) -ne 0 ] || { echo '{}'; read -r word <&3 || exit; }; done";
+    let path = path.to_str().expect("plain");
+    let command = ["-j", "--", "/bin/sh", "-c", script, path];
+    let tool = Tool::start("syscount", command);
+    for batch in 1..=797 / 50 {
+        tool.wait_reports(batch);
+        tool.await_rest();
+        word.write_all(b"x\n").expect("a FIFO");
+    }
+    let report = tool.finish().ok().last_report();
     assert!(list(&report, "groups").len() > 10_240, "too few to tell");
     assert_no_losses(&report);
     let mut executed = rows(&report, "execve");

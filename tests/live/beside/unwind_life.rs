@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use host::clock::monotonic_ns;
 use oracle::{Below, Engine};
 
 use crate::beside::containers::enter;
@@ -16,41 +17,10 @@ use crate::beside::symbols::{HERTZ, all, assert_most, names, profile, stacks};
 use crate::elf_entry::Elves;
 use crate::off_cpu::{Times, sees_hidden};
 use crate::prelude::*;
-use crate::ticks::{Moment, all_moments};
+use crate::ticks::{Moment, all_moments, moments};
 use crate::word::Word;
 
-const PHASES: &str = r#"
-static int sleeps;
-__attribute__((noinline)) unsigned long burn(unsigned long x)
-{
-	const struct timespec pause = { .tv_nsec = 5000000 };
-
-	if (sleeps)
-		return nanosleep(&pause, NULL);
-	__asm__ volatile("mov %0, %%rbp" : : "r"(x * 8) : "rbp");
-	for (int i = 0; i < 100000; i++)
-		__asm__ volatile("" : "+r"(x) : : "rbp");
-	return x;
-}
-static long long clock_of_phase(void)
-{
-	return clock_ns(sleeps ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID);
-}
-#define PHASE(name)                                                         \
-	__attribute__((noinline)) long long name(long long ms)              \
-	{                                                                   \
-		long long start = clock_of_phase(), now = start;            \
-                                                                            \
-		/* A turn takes 25 us at 4 GHz: stolen time is no work. */  \
-		for (long n = 0; now < start + ms * 1000000 || (!sleeps && n < ms * 40); n++) { \
-			burn(now);                                          \
-			now = clock_of_phase();                             \
-		}                                                           \
-		return now - start;                                         \
-	}
-PHASE(early)
-PHASE(late)
-"#;
+const PHASES: &str = include_str!("../../workloads/unwind/phases.c");
 
 /// Both phases, of which the first argument has the milliseconds of `late`. The word comes by stdin, if there are no more arguments,
 /// or by a FIFO.
@@ -117,11 +87,35 @@ fn assert_whole(whole: u64, all: u64, percent: u64) {
 
 /// The program `comm` is seen in its phases, and 99 % of the later one is whole.
 pub(crate) fn assert_samples(report: &Value, comm: &str, program: &Path) {
+    let early = in_function(report, "early").map(weight).sum();
+    assert_phases(report, comm, program, early);
+}
+
+fn assert_phases(report: &Value, comm: &str, program: &Path, early: u64) {
     let (late, whole) = whole(report, "late", program);
-    let early: u64 = in_function(report, "early").map(weight).sum();
     assert_most(early + late, all(report, comm), report);
     assert!(late > 0, "none of the later phase: {report}");
     assert_whole(whole, late, 99);
+}
+
+/// The same of code that is mapped while the tool runs, which knows its callers from a moment on: of those of `early` there may be
+/// the leaf alone. Samples from the word on, which came at `word_ns`, are the later phase's by themselves.
+fn assert_samples_from(
+    word_ns: u64,
+    mut samples: Vec<Moment>,
+    report: &Value,
+    comm: &str,
+    program: &Path,
+) {
+    let is_early = |stack: &&Value| {
+        let has = |function: &str| stack["user"].is_array() && names(stack).contains(&function);
+        !has("late") && (has("early") || has("burn"))
+    };
+    let early = stacks(report).iter().filter(is_early).map(weight).sum();
+    assert_phases(report, comm, program, early);
+    samples.retain(|one| one.ns >= word_ns);
+    let late = samples.iter().filter(|one| one.is_in("late")).count();
+    assert_most(late as u64, samples.len() as u64, report);
 }
 
 /// Traces both phases of what waits for the word.
@@ -181,7 +175,12 @@ int main(int argc, char **argv)
 }
 "#;
     let program = Program::c("opens", main, NO_POINTERS);
-    assert_profiled(program.start([library.text()]), "opens", program.path());
+    let file = program.dir().join("samples.perf.txt");
+    let options = format!("-F {HERTZ} -o {}", file.display());
+    let workload = program.start([library.text()]);
+    let (report, results) = both_phases("profile", &options, workload);
+    let (word_ns, samples) = (number(&results[0], "start_ns"), all_moments(&file));
+    assert_samples_from(word_ns, samples, &report, "opens", program.path());
 
     let workload = program.start([library.text(), "sleeps"]);
     let tid = workload.pid();
@@ -222,10 +221,12 @@ int main(void)
 "#;
     let program = phases("forking", main);
     let mut workload = program.start("");
-    let options = format!("-j -F {HERTZ} --comm forking");
-    let (output, _) = during("profile", options, || workload.work());
+    let tool = Tool::attached("profile", format!("-j -F {HERTZ} --comm forking"));
+    // The parent's tables are made by then.
+    tool.await_rest();
+    workload.work();
+    let report = tool.report();
     workload.finish();
-    let report = output.report();
     assert_samples(&report, "forking", program.path());
     let children = in_function(&report, "late").map(|stack| number(stack, "pid"));
     assert_eq!(children.collect::<BTreeSet<u64>>().len(), 7);
@@ -379,15 +380,21 @@ fn a_program_that_starts_after_the_tool() {
     let _machine = Machine::beside();
     let program = phases("starting", MAIN);
     let word = Word::of(&program);
-    let tool = Tool::attached("profile", format!("-j -F {HERTZ}"));
+    let file = program.dir().join("samples.perf.txt");
+    let tool = Tool::attached("profile", format!("-j -F {HERTZ} -o {}", file.display()));
     let arguments = format!("300 {}", word.path().display());
     let mut late = program.command(arguments);
     let mut late = late.stdout(Stdio::null()).spawn().expect("it runs");
-    word.give(&tool);
+    let mut word_ns = 0;
+    word.give_after(|| {
+        tool.await_rest();
+        word_ns = monotonic_ns();
+    });
     assert!(late.wait().expect("our child").success());
     // Others beside this test have functions of these names, too.
     let mut report = tool.report();
     let all = report["stacks"].as_array_mut().expect("stacks");
     all.retain(|stack| stack["comm"] == "starting");
-    assert_samples(&report, "starting", program.path());
+    let samples = moments(&file, late.id());
+    assert_samples_from(word_ns, samples, &report, "starting", program.path());
 }

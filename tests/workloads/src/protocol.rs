@@ -19,6 +19,17 @@ fn say(line: &str) {
 /// the program.
 pub fn ready_and_wait() {
     say(&format!("ready {}", std::process::id()));
+    await_line();
+}
+
+/// Says that all results so far are out, and waits for the line that lets the work go on. End of
+/// input ends the program.
+pub fn done_and_wait() {
+    say("done");
+    await_line();
+}
+
+fn await_line() {
     let mut line = String::new();
     if io::stdin().lock().read_line(&mut line).unwrap_or(0) == 0 {
         std::process::exit(0);
