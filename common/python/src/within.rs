@@ -19,8 +19,9 @@ const FIRST_WITH_BYTES: u8 = 14;
 const MAX_FRAMES: usize = 128;
 /// Values of a frame that are looked at: the outermost ones.
 const MAX_VALUES: usize = 256;
-/// Bytes of a value.
+/// Bytes of a value, and its bits that are none of an object's address.
 const VALUE: u64 = 8;
+const TAG: u64 = 3;
 
 /// Places in frames before 3.11: the address of the values, and the number of blocks behind the instruction, which the blocks follow.
 const VALUES: u64 = 64;
@@ -57,8 +58,17 @@ const DEFINITION_OF_METHOD: u64 = 40;
 const LOCK: u64 = 16;
 const BUILT_IN: &str = "builtin_function_or_method";
 const METHOD: &str = "method_descriptor";
+/// The same of functions of Python's: bound to an object, and not.
+const BOUND_METHOD: &str = "method";
+const FUNCTION: &str = "function";
+/// Places in an object of a class of Python's: its dictionary, or, from 3.13 on, its values behind a head; in a dictionary, the values.
+const DICTIONARY: u64 = 16;
+const VALUES_OF_DICTIONARY: u64 = 40;
 const EXIT: &str = "__exit__";
 const TAKING: [&str; 3] = ["__enter__", "acquire", "acquire_lock"];
+const CONDITION: &str = "Condition";
+/// Names of its function that gives the lock away meanwhile: qualified ones, and those before 3.11.
+const WAITS: [&str; 2] = ["Condition.wait", "wait"];
 const LOCKS: [&str; 2] = ["_thread.lock", "_thread.RLock"];
 /// Characters of such names.
 const MAX_NAME: usize = 32;
@@ -67,12 +77,14 @@ impl Runtime {
     /// Addresses of the locks (`threading.Lock` and `RLock`) in whose `with` blocks the functions of a thread are, of the innermost function
     /// first; what cannot be read is left out. The address is that of the semaphore, which waits are for, or of the byte.
     pub fn locks_within(&self, memory: &impl Memory, thread_state: u64) -> Vec<u64> {
-        let mut locks = Vec::new();
+        let (mut locks, mut released) = (Vec::new(), Vec::new());
         let each = |frame: u64, bytes: &[u8]| {
+            released.extend(self.released(memory, frame, bytes));
             if let Ok(values) = self.values(memory, frame, bytes) {
                 let behind = values.iter().skip(1).chain([&0]);
                 let pairs = values.iter().zip(behind);
-                locks.extend(pairs.filter_map(|(value, next)| self.taken(memory, *value, *next)));
+                let taken = pairs.filter_map(|(value, next)| self.taken(memory, *value, *next));
+                locks.extend(taken.filter(|lock| !released.contains(lock)));
             }
             Ok(ControlFlow::Continue(()))
         };
@@ -96,21 +108,75 @@ impl Runtime {
         let values: Vec<u64> = values.chunks_exact(VALUE as usize).map(plain).collect();
         let mut calls = values.windows(2).rev();
         calls.find_map(|call| {
-            let name = method(memory, call[0])?;
-            TAKING.contains(&name.as_str()).then_some(())?;
-            is_lock(memory, call[1]).then(|| call[1].wrapping_add(LOCK))
+            // A condition's are bound to its lock.
+            let unbound = method(memory, call[0]).map(|name| (name, call[1]));
+            let (name, owner) = unbound.or_else(|| bound(memory, call[0]))?;
+            let takes = TAKING.contains(&name.as_str());
+            takes.then(|| self.address(memory, owner))?
         })
     }
 
-    /// The lock whose `__exit__` a value is, and the next value what that is called with.
+    /// The lock whose `__exit__` a value is, and the next value what that is called with; or that of a condition.
     fn taken(&self, memory: &impl Memory, value: u64, next: u64) -> Option<u64> {
-        if self.version.minor < FIRST_WITH_BYTES {
-            let (name, owner) = bound(memory, value)?;
-            let is_it = name == EXIT && is_lock(memory, owner);
-            return is_it.then(|| word(memory, owner.wrapping_add(LOCK)).ok())?;
+        let has_bytes = self.version.minor >= FIRST_WITH_BYTES;
+        let (name, owner) = match has_bytes {
+            true => (method(memory, value)?, next),
+            false => bound(memory, value)?,
+        };
+        let lock = match type_name(memory, owner)?.as_str() {
+            CONDITION => self.first_attribute(memory, owner)?,
+            _ if name == EXIT => owner,
+            _ => return None,
+        };
+        self.address(memory, lock)
+    }
+
+    /// The lock that a frame has given away, though it is in a `with` block of another one: `Condition.wait` takes it again at its end.
+    fn released(&self, memory: &impl Memory, frame: u64, bytes: &[u8]) -> Option<u64> {
+        let layout = &self.layout;
+        let code = word_in(bytes, layout.code) & !u64::from(layout.code_tag);
+        let name = word(memory, code.wrapping_add(layout.name.into())).ok()?;
+        let name = crate::text::read(memory, layout, name, MAX_NAME).ok()?;
+        if !WAITS.contains(&name.as_str()) {
+            return None;
         }
-        let is_it = method(memory, value)? == EXIT && is_lock(memory, next);
-        is_it.then(|| next.wrapping_add(LOCK))
+        let owner = word(memory, frame.wrapping_add(variables_at(layout))).ok()?;
+        let owner = owner & !TAG;
+        let is_condition = type_name(memory, owner)? == CONDITION;
+        is_condition.then_some(())?;
+        self.address(memory, self.first_attribute(memory, owner)?)
+    }
+
+    /// The address that a lock is known by.
+    fn address(&self, memory: &impl Memory, lock: u64) -> Option<u64> {
+        let at = lock.wrapping_add(LOCK);
+        match self.version.minor >= FIRST_WITH_BYTES {
+            _ if !is_lock(memory, lock) => None,
+            true => Some(at),
+            false => word(memory, at).ok(),
+        }
+    }
+
+    /// The attribute that a function of Python's gave an object first, as long as it has no other than all of its class: `_lock` of a
+    /// condition.
+    fn first_attribute(&self, memory: &impl Memory, object: u64) -> Option<u64> {
+        let at = |address: u64| word(memory, address).ok();
+        let of_dictionary =
+            |dictionary: u64| at(at(dictionary.wrapping_add(VALUES_OF_DICTIONARY))?);
+        let before = |words: u64| object.wrapping_sub(words * VALUE);
+        match self.version.minor {
+            ..=10 => of_dictionary(at(object.wrapping_add(DICTIONARY))?),
+            11 => match at(before(4))? {
+                0 => of_dictionary(at(before(3))?),
+                values => at(values),
+            },
+            // One less than the address of the values, which is even, or that of a dictionary.
+            12 => match at(before(3))? {
+                values if values & 1 != 0 => at(values.wrapping_add(1)),
+                dictionary => of_dictionary(dictionary),
+            },
+            _ => at(object.wrapping_add(DICTIONARY + VALUE)),
+        }
     }
 
     /// Values of a frame that are alive for sure.
@@ -157,9 +223,17 @@ fn by_table(
     let depth = depth_at(&table, u64::from(at) / u64::from(crate::lines::UNIT)).unwrap_or(0);
     let variables = u64::from(layout.first_line) + VARIABLES;
     let variables = half(memory, code.wrapping_add(variables))?.min(MAX_VARIABLES);
-    let head = (u64::from(layout.mark) + 1).next_multiple_of(VALUE);
-    let values = head + u64::from(variables) * VALUE;
+    let values = variables_at(layout) + u64::from(variables) * VALUE;
     Ok((frame.wrapping_add(values), depth))
+}
+
+/// Bytes from a frame to its variables, of which the arguments are the first.
+fn variables_at(layout: &Layout) -> u64 {
+    match layout.entries {
+        // The size of a frame has one of them.
+        Entries::All => u64::from(layout.frame_bytes) - VALUE,
+        Entries::Marked | Entries::Between => (u64::from(layout.mark) + 1).next_multiple_of(VALUE),
+    }
 }
 
 /// Values that are alive at an instruction, if an exception there is handled: entries have the first instruction, how many there are, the
@@ -187,24 +261,31 @@ fn depth_at(table: &[u8], instruction: u64) -> Option<usize> {
 
 /// A value without the bits that tell how it is counted, from 3.14 on. Objects lie at multiples of 16.
 fn plain(bytes: &[u8]) -> u64 {
-    word_in(bytes, 0) & !3
+    word_in(bytes, 0) & !TAG
 }
 
-/// Name of a built-in function, and what it is bound to.
+/// Name of a built-in function, and what it is bound to; one of Python's has none here.
 fn bound(memory: &impl Memory, value: u64) -> Option<(String, u64)> {
-    if type_name(memory, value)? != BUILT_IN {
-        return None;
-    }
+    let of = type_name(memory, value)?;
     let mut function = [0; 32];
     fill(memory, value, &mut function).ok()?;
-    let name = word(memory, word_in(&function, DEFINITION)).ok()?;
-    Some((text(memory, name)?, word_in(&function, BOUND)))
+    let owner = word_in(&function, BOUND);
+    match of.as_str() {
+        BUILT_IN => {
+            let name = word(memory, word_in(&function, DEFINITION)).ok()?;
+            Some((text(memory, name)?, owner))
+        }
+        BOUND_METHOD => Some((String::new(), owner)),
+        _ => None,
+    }
 }
 
-/// Name of a built-in function of a type, which is bound to nothing.
+/// Name of a built-in function of a type, which is bound to nothing; one of Python's has none here.
 fn method(memory: &impl Memory, value: u64) -> Option<String> {
-    if type_name(memory, value)? != METHOD {
-        return None;
+    match type_name(memory, value)?.as_str() {
+        METHOD => {}
+        FUNCTION => return Some(String::new()),
+        _ => return None,
     }
     let definition = word(memory, value.wrapping_add(DEFINITION_OF_METHOD)).ok()?;
     text(memory, word(memory, definition).ok()?)

@@ -1,7 +1,7 @@
 use super::*;
-use crate::fake::{BASE, CODE, FRAME, FRAMES, Fake, STATE};
+use crate::fake::{BASE, CODE, FRAME, FRAMES, Fake, NAME, STATE};
 
-const VALUES_OF_FRAME: u64 = BASE + 0x3000;
+const VALUES_OF_FRAME: u64 = BASE + 0x2400;
 const TABLE: u64 = BASE + 0x3100;
 const TEXTS: u64 = BASE + 0x3200;
 const TYPES: u64 = BASE + 0x3400;
@@ -36,6 +36,27 @@ impl Fake {
         self.set(function, 16, definition);
         self.set(function, 24, lock);
         function
+    }
+
+    /// A condition of `threading`, without attributes.
+    fn condition(&mut self, slot: u64) -> u64 {
+        self.object(slot, "Condition")
+    }
+
+    /// The first attribute of an object.
+    fn attribute(&mut self, object: u64, value: u64) {
+        let values = VALUES_OF_FRAME + 0x200;
+        self.set(values, 0, value);
+        match self.version.minor {
+            ..=10 => {
+                let dictionary = VALUES_OF_FRAME + 0x240;
+                self.set(object, 16, dictionary);
+                self.set(dictionary, 40, values);
+            }
+            11 => self.set(object - 32, 0, values),
+            12 => self.set(object - 24, 0, values - 1),
+            _ => self.set(object, 24, value),
+        }
     }
 
     /// A function of a type.
@@ -153,6 +174,42 @@ fn the_lock_that_is_waited_for_is_an_argument() {
         let runtime = Runtime::find(&fake).expect("a good one").expect("one");
         let expected = (name != "release").then_some(lock + 16);
         assert_eq!(runtime.lock_waited_for(&fake, STATE), expected, "{name}");
+    }
+}
+
+/// Versions keep an object's attributes in different places; a thread that waits for a condition has given its lock away, and no other.
+#[test]
+fn a_condition_has_its_lock_until_it_is_waited_for() {
+    for minor in 8..=14 {
+        let mut fake = Fake::new(minor);
+        let (lock, condition) = (fake.object(5, "_thread.RLock"), fake.condition(7));
+        let (of_condition, values) = match minor {
+            14 => {
+                let values = [fake.object(9, "function"), condition | 1];
+                (lock + 16, values)
+            }
+            _ => {
+                fake.set(lock, 16, 0x444);
+                let method = fake.object(9, "method");
+                fake.set(method, 24, condition);
+                (0x444, [method, 0])
+            }
+        };
+        fake.attribute(condition, lock);
+        fake.values(&values, 2);
+        assert_eq!(fake.within(), [of_condition], "3.{minor}");
+
+        let name: &[u8] = if minor < 11 {
+            b"wait"
+        } else {
+            b"Condition.wait"
+        };
+        fake.put_text(NAME, name, 1, true);
+        let variables = variables_at(&fake.layout);
+        fake.set(FRAMES + variables, 0, condition);
+        assert_eq!(fake.within(), [], "3.{minor} waits");
+        fake.set(FRAMES + variables, 0, lock);
+        assert_eq!(fake.within(), [of_condition], "3.{minor} waits for another");
     }
 }
 

@@ -5,9 +5,9 @@ use crate::beside::lockstat_now::{Stuck, told};
 use crate::prelude::*;
 
 const PROGRAM: &str = "stuck.py";
-/// Threads of the ring, and those that wait behind a thread that sleeps.
+/// Threads of the ring, and those that wait behind a thread that sleeps, or waits for a condition.
 const RING: usize = 3;
-const BEHIND: usize = 2;
+const BEHIND: usize = 7;
 
 /// Class, place and holder of every wait are as the program knows them: holders in `with` blocks are known, whatever the frames had on
 /// their stacks before, and nobody else is named.

@@ -78,9 +78,19 @@ def take_by_hand(own, started):
     time.sleep(1000)
 
 
-def wait_for_an_event(never):
-    with never:
-        never.wait()
+def wait_in_a_block(other):
+    begin(other, wait_in_a_block, "with other.lock:")
+    with other.lock:
+        raise AssertionError("somebody rests in it")
+
+
+def wait_for_an_event(own, shared, started):
+    """A condition's lock is given away meanwhile, the other one is not."""
+    with own.lock:
+        own.tid = mine()
+        with shared:
+            started.set()
+            shared.wait()
 
 
 def sleeps_for_ever(tid):
@@ -102,13 +112,17 @@ def main():
     ring = Ring()
     for place in range(len(ring.locks)):
         started(ring.turn, place)
-    for hold in rest, take_by_hand:
-        own, has_begun = Lock(threading.RLock()), threading.Event()
+    shared, outer, has_begun = threading.Condition(), Lock(threading.Lock()), threading.Event()
+    event = started(wait_for_an_event, outer, shared, has_begun)
+    has_begun.wait()
+    started(wait_behind, outer)
+    for hold, lock in (rest, threading.RLock()), (take_by_hand, threading.RLock()), (rest, shared):
+        own, has_begun = Lock(lock), threading.Event()
         started(hold, own, has_begun)
         has_begun.wait()
         started(wait_behind, own)
-    event = started(wait_for_an_event, threading.Condition())
-    expected = len(ring.locks) + 2
+        started(wait_in_a_block, own)
+    expected = len(ring.locks) + 7
     while len(waits) < expected or not all(map(sleeps_for_ever, [*waits, event.native_id])):
         time.sleep(AT_ONCE_S)
     for wait in waits.values():
