@@ -7,6 +7,7 @@ use crate::why::ALL;
 
 /// Time after which a thread that waits for the interpreter tries again; what keeps it waiting takes twenty times as long.
 const TRY_NS: u64 = 5_000_000;
+
 /// The locks of a report that are called so.
 fn called<'a>(report: &'a Value, class: &str, name: &str) -> Vec<&'a Value> {
     let locks = list(report, "locks").iter();
@@ -108,7 +109,7 @@ fn a_thread_waits_for_the_interpreter_and_for_a_lock() {
     }
 }
 
-/// To the kernel they are waits on a condition variable, at which a thread may have nothing to do.
+/// The kernel sees waits on a condition variable, at which a thread may have nothing to do.
 #[test]
 fn waits_for_the_interpreter_are_a_reason_and_no_idleness() {
     let _machine = Machine::alone();

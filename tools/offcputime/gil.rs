@@ -1,77 +1,12 @@
-//! Waits for a turn with the interpreter of Python: its threads take turns (GIL).
-//!
-//! The kernel sees a futex, and the C library a condition variable that is waited on for 5 ms at a time: the functions tell it from waits for
-//! work. The one that waits has a name in few builds, but nothing else in the interpreter uses a condition variable where there are
-//! semaphores: locks of programs do not, and pools of threads are in libraries of their own.
-
-use std::path::Path;
+//! Waits for a turn with the interpreter of Python.
 
 use host::waits::{Reason, Wait};
-use profile::frame::{Frame, FrameKind};
+use profile::frame::Frame;
 
 /// The reason's word.
 pub(crate) const GIL: &str = "gil";
 
-/// Functions that take the interpreter, without leading underscores.
-const TAKING: [&str; 6] = [
-    "take_gil",
-    "PyEval_RestoreThread",
-    "PyEval_AcquireThread",
-    "PyEval_AcquireLock",
-    "PyGILState_Ensure",
-    "PyThreadState_Attach",
-];
-/// Beginnings of functions that wait for what programs call a lock.
-const WAITING: [&str; 5] = [
-    "PyThread_acquire_lock",
-    "PyMutex_Lock",
-    "PyParkingLot_Park",
-    "PySemaphore_Wait",
-    "PyEvent_Wait",
-];
-/// Beginnings of the C library's waits on a condition variable: for a turn, and until another thread has taken it.
-const CONDITION: [&str; 3] = [
-    "pthread_cond_timedwait",
-    "pthread_cond_clockwait",
-    "pthread_cond_wait",
-];
-/// Frames from the leaf on that are looked at.
-const MAX_FRAMES: usize = 16;
-
 /// Tells if a wait is one for the interpreter. `user`: root first.
 pub(crate) fn is_for_interpreter(wait: Wait, user: &[Frame]) -> bool {
-    wait.reason() == Reason::Futex && takes_interpreter(user)
+    wait.reason() == Reason::Futex && stacks::waits_for_python(user)
 }
-
-fn takes_interpreter(user: &[Frame]) -> bool {
-    let mut on_condition = false;
-    for frame in user.iter().rev().take(MAX_FRAMES) {
-        let name = frame.name.trim_start_matches('_');
-        let begins = |of: &[&str]| of.iter().any(|begin| name.starts_with(begin));
-        if TAKING.contains(&name) {
-            return true;
-        }
-        if frame.kind == FrameKind::Jit || begins(&WAITING) {
-            return false;
-        }
-        if begins(&CONDITION) {
-            on_condition = true;
-        } else if on_condition {
-            return is_interpreter(frame);
-        }
-    }
-    false
-}
-
-/// `/usr/bin/python3.11`, `libpython3.11.so.1.0`, and no module for one.
-fn is_interpreter(frame: &Frame) -> bool {
-    let path = frame.module.as_deref().map(Path::new);
-    let name = path
-        .and_then(Path::file_name)
-        .and_then(|name| name.to_str());
-    name.is_some_and(|name| name.starts_with("python") || name.starts_with("libpython"))
-}
-
-#[cfg(test)]
-#[path = "gil_tests.rs"]
-mod tests;

@@ -140,7 +140,7 @@ fn culprit(account: &Account, line: &Line) -> Vec<String> {
 fn turns(line: &Line) -> Vec<String> {
     let held = line.lock.as_ref().map(Lock::held).unwrap_or_default();
     match held.is_empty() {
-        true => vec!["its threads of Python take turns; whose they were is not known".to_owned()],
+        true => vec!["its Python threads take turns; which of them had it is not known".to_owned()],
         false => held,
     }
 }

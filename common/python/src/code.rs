@@ -54,7 +54,7 @@ impl Code {
         let field = |offset| word_in(&object, offset);
         let name = text::read(memory, layout, field(layout.name), MAX_NAME)?;
         let file = text::read(memory, layout, field(layout.file), MAX_FILE)?;
-        let table = table(memory, field(layout.lines))?;
+        let table = table(memory, field(layout.lines), MAX_TABLE)?;
         let first_line = half_in(&object, layout.first_line);
         // The memory of a code object that is freed may be reused before all of it is read. Other fields change while it runs: co_warmup.
         let now = self::object(memory, runtime, address)?;
@@ -142,12 +142,12 @@ fn object(memory: &impl Memory, runtime: &Runtime, address: u64) -> Result<Vec<u
     Ok(object)
 }
 
-/// The bytes of a table, of lines or of exceptions.
-pub(crate) fn table(memory: &impl Memory, address: u64) -> Result<Box<[u8]>, Unread> {
+/// The bytes of a table, of lines or of exceptions; none where there are more than `most`.
+pub(crate) fn table(memory: &impl Memory, address: u64, most: usize) -> Result<Box<[u8]>, Unread> {
     let mut head = [0; BYTES as usize];
     fill(memory, address, &mut head)?;
     let size = word_in(&head, SIZE);
-    let size = usize::try_from(size).ok().filter(|size| *size <= MAX_TABLE);
+    let size = usize::try_from(size).ok().filter(|size| *size <= most);
     let mut bytes = vec![0; size.unwrap_or(0)];
     fill(memory, address.wrapping_add(BYTES), &mut bytes)?;
     Ok(bytes.into())

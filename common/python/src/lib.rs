@@ -12,6 +12,7 @@ mod layout;
 mod lines;
 mod members;
 mod memory;
+mod objects;
 mod refusal;
 mod runtime;
 mod text;
@@ -29,6 +30,7 @@ pub use refusal::Refusal;
 pub use runtime::{Mapping, Process, Runtime, Thread};
 pub use version::Version;
 pub use walk::{End, Frame, Stack, walk};
+pub use within::Within;
 
 #[cfg(test)]
 mod crafted;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fake::{BASE, CODE, FRAME, FRAMES, Fake, NAME, STATE};
+use crate::fake::{BASE, BLOCK as BLOCK_OF_THREAD, CODE, FILE, FRAME, FRAMES, Fake, NAME, STATE};
 
 const VALUES_OF_FRAME: u64 = BASE + 0x2400;
 const TABLE: u64 = BASE + 0x3100;
@@ -69,6 +69,22 @@ impl Fake {
         method
     }
 
+    /// A function of Python's, bound to an object where versions do that.
+    fn function(&mut self, name: &str, object: u64) -> u64 {
+        let function = self.object(9, "function");
+        let text = BASE + 0x2700;
+        self.put_text(text, name.as_bytes(), 1, true);
+        let place = if self.version.minor < 10 { 64 } else { 32 };
+        self.set(function, place, text);
+        if self.version.minor >= 14 {
+            return function;
+        }
+        let method = self.object(10, "method");
+        self.set(method, 16, function);
+        self.set(method, 24, object);
+        method
+    }
+
     /// The outer frame has these values, of which so many are alive.
     fn values(&mut self, values: &[u64], depth: u8) {
         let (frame, layout) = (FRAMES + FRAME, self.layout);
@@ -98,10 +114,20 @@ impl Fake {
 
     fn within(&self) -> Vec<u64> {
         let runtime = Runtime::find(self).expect("a good one").expect("one");
-        runtime.locks_within(self, STATE)
+        let within = runtime.locks_within(self, STATE, |address| address != UNWANTED);
+        assert!(within.iter().all(|within| within.frame == 1), "{within:?}");
+        within.iter().map(|within| within.address).collect()
+    }
+
+    /// The function of all frames.
+    fn called(&mut self, name: &str, file: &str) {
+        self.put_text(NAME, name.as_bytes(), 1, true);
+        self.put_text(FILE, file.as_bytes(), 1, true);
     }
 }
 
+/// Address of a lock that nobody asks for.
+const UNWANTED: u64 = 0x999;
 const OF_LOCK: (&str, &str) = ("__exit__", "_thread.lock");
 
 #[test]
@@ -110,6 +136,8 @@ fn locks_of_blocks_that_are_not_left_are_found_and_stale_ones_are_not() {
         let mut fake = Fake::new(minor);
         let first = fake.bound(0, OF_LOCK, 0x111);
         let second = fake.bound(1, ("__exit__", "_thread.RLock"), 0x222);
+        let of_second = fake.object(3, "_thread.RLock");
+        fake.set(of_second, 24, BLOCK_OF_THREAD);
         let stale = fake.bound(2, OF_LOCK, 0x333);
         for (depth, expected) in [
             (0, &[][..]),
@@ -148,6 +176,7 @@ fn a_lock_with_a_byte_lies_behind_its_function() {
         fake.object(5, "_io.TextIOWrapper"),
     );
     let stale = fake.object(7, "_thread.RLock");
+    fake.set(stale, 24, BLOCK_OF_THREAD);
     let values = [exit | 1, lock | 1, 7, exit, other, exit | 1, stale];
     for (depth, expected) in [
         (0, &[][..]),
@@ -182,34 +211,60 @@ fn the_lock_that_is_waited_for_is_an_argument() {
 fn a_condition_has_its_lock_until_it_is_waited_for() {
     for minor in 8..=14 {
         let mut fake = Fake::new(minor);
-        let (lock, condition) = (fake.object(5, "_thread.RLock"), fake.condition(7));
-        let (of_condition, values) = match minor {
-            14 => {
-                let values = [fake.object(9, "function"), condition | 1];
-                (lock + 16, values)
-            }
-            _ => {
-                fake.set(lock, 16, 0x444);
-                let method = fake.object(9, "method");
-                fake.set(method, 24, condition);
-                (0x444, [method, 0])
-            }
-        };
+        let (lock, condition) = (fake.object(5, "_thread.lock"), fake.condition(7));
+        fake.set(lock, 16, 0x444);
+        let of_condition = if minor < 14 { 0x444 } else { lock + 16 };
+        let exit = fake.function("__exit__", condition);
         fake.attribute(condition, lock);
-        fake.values(&values, 2);
+        fake.values(&[exit, condition | 1], 2);
         assert_eq!(fake.within(), [of_condition], "3.{minor}");
 
-        let name: &[u8] = if minor < 11 {
-            b"wait"
-        } else {
-            b"Condition.wait"
-        };
-        fake.put_text(NAME, name, 1, true);
+        let wait = if minor < 11 { "wait" } else { "Condition.wait" };
         let variables = variables_at(&fake.layout);
         fake.set(FRAMES + variables, 0, condition);
+        fake.called(wait, "/usr/lib/python3/threading.py");
         assert_eq!(fake.within(), [], "3.{minor} waits");
-        fake.set(FRAMES + variables, 0, lock);
-        assert_eq!(fake.within(), [of_condition], "3.{minor} waits for another");
+        fake.called(wait, "/srv/wait.py");
+        assert_eq!(fake.within(), [of_condition], "3.{minor} does something");
+        // Whatever it is, it may have given away anything.
+        fake.called(wait, "threading.py");
+        fake.set(FRAMES + variables, 0, lock + 8);
+        assert_eq!(fake.within(), [], "3.{minor} waits for something");
+
+        fake.called("name", "file.py");
+        let other = fake.function("notify", condition);
+        fake.values(&[other, condition], 2);
+        assert_eq!(fake.within(), [], "3.{minor} notifies");
+    }
+}
+
+#[test]
+fn a_lock_that_names_another_owner_is_not_had() {
+    for minor in 8..=13 {
+        let mut fake = Fake::new(minor);
+        let value = fake.bound(0, ("__exit__", "_thread.RLock"), 0x111);
+        let lock = fake.object(1, "_thread.RLock");
+        fake.set(lock, 16, 0x111);
+        fake.values(&[value], 1);
+        assert_eq!(fake.within(), [], "3.{minor}");
+        fake.set(lock, 24, BLOCK_OF_THREAD);
+        assert_eq!(fake.within(), [0x111], "3.{minor}");
+        fake.set(lock, 16, UNWANTED);
+        assert_eq!(fake.within(), [], "3.{minor}");
+    }
+}
+
+/// Frames that lead to themselves, and more values than any function has.
+#[test]
+fn a_hostile_stack_ends() {
+    for minor in [8, 12] {
+        let mut fake = Fake::new(minor);
+        let value = fake.bound(0, OF_LOCK, 0x111);
+        fake.values(&[value; 31], 31);
+        fake.set(FRAMES + FRAME, fake.layout.previous, FRAMES + FRAME);
+        let runtime = Runtime::find(&fake).expect("a good one").expect("one");
+        let within = runtime.locks_within(&fake, STATE, |_| true);
+        assert_eq!(within.len(), MAX_ALL_VALUES, "3.{minor}");
     }
 }
 

@@ -25,8 +25,9 @@ use symbols::places::{Address, Places};
 use symbols::{Location, Origin, Symbolizer};
 
 use crate::interpreters::Part;
-pub use crate::interpreters::{LOCKS_TOLD, PythonLocks};
+pub use crate::interpreters::{LOCKS_TOLD, PYTHON_WAITS, PythonLocks, waits_for_python};
 use crate::unwind::Unwinder;
+pub use python::Within;
 use record::{PythonStack, Record, end_of, kind};
 use wakers::WakerIds;
 

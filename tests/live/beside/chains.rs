@@ -329,7 +329,7 @@ pub(crate) fn trace(workloads: &mut [Workload], options: &str) -> [Value; 2] {
     let tools = tools.map(|(name, own)| Tool::start(name, format!("{own} {targets}")));
     tools.iter().for_each(Tool::wait_attached);
     for workload in workloads {
-        // Who has something to say before the end goes on when the tools have looked at it.
+        // One that has something to say before the end goes on when the tools have looked at it.
         while !workload.work().is_empty() {
             tools.iter().for_each(Tool::await_rest);
         }

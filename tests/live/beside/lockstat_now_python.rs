@@ -7,7 +7,9 @@ use crate::prelude::*;
 const PROGRAM: &str = "stuck.py";
 /// Threads of the ring, and those that wait behind a thread that sleeps, or waits for a condition.
 const RING: usize = 3;
-const BEHIND: usize = 7;
+const BEHIND: usize = 9;
+/// Threads that wait for conditions, and for work.
+const EVENTS: u64 = 3;
 
 /// Class, place and holder of every wait are as the program knows them: holders in `with` blocks are known, whatever the frames had on
 /// their stacks before, and nobody else is named.
@@ -32,7 +34,7 @@ fn locks_of_python_are_held_by_who_is_in_their_blocks() {
             assert_eq!(wait["holder"]["kind"], kind, "{python}: {wait:#}");
             assert_eq!(&wait["holder"]["tid"], holder, "{python}: {wait:#}");
         }
-        assert_eq!(number(&report, "events"), 1, "{python}: {report:#}");
+        assert_eq!(number(&report, "events"), EVENTS, "{python}: {report:#}");
         stuck.assert_circle(only(&report, "deadlocks"), RING);
         let told = told(stuck.workload.pid());
         assert!(told.contains("DEADLOCK: 3 threads of process"), "{told}");

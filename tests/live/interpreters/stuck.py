@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 import time
+from queue import SimpleQueue
 
 FUTEX = {"x86_64": "202", "aarch64": "98"}[os.uname().machine]
 AT_ONCE_S = 0.001
@@ -78,10 +79,33 @@ def take_by_hand(own, started):
     time.sleep(1000)
 
 
-def wait_in_a_block(other):
-    begin(other, wait_in_a_block, "with other.lock:")
-    with other.lock:
+def wait_in_a_block(one):
+    begin(one, wait_in_a_block, "with one.lock:")
+    with one.lock:
         raise AssertionError("somebody rests in it")
+
+
+class OwnCondition(threading.Condition):
+    pass
+
+
+def wait_for_an_event_of_a_lock(lock, started):
+    """The lock of a condition may be taken by itself."""
+    condition = OwnCondition(lock)
+    with lock:
+        started.set()
+        condition.wait()
+
+
+def give_away_by_hand(lock, started):
+    with lock:
+        lock.release()
+        started.set()
+        time.sleep(1000)
+
+
+def wait_for_work(queue):
+    queue.get()
 
 
 def wait_for_an_event(own, shared, started):
@@ -113,6 +137,7 @@ def main():
     for place in range(len(ring.locks)):
         started(ring.turn, place)
     shared, outer, has_begun = threading.Condition(), Lock(threading.Lock()), threading.Event()
+    others = []
     event = started(wait_for_an_event, outer, shared, has_begun)
     has_begun.wait()
     started(wait_behind, outer)
@@ -122,8 +147,19 @@ def main():
         has_begun.wait()
         started(wait_behind, own)
         started(wait_in_a_block, own)
-    expected = len(ring.locks) + 7
-    while len(waits) < expected or not all(map(sleeps_for_ever, [*waits, event.native_id])):
+    for other, holds in (wait_for_an_event_of_a_lock, True), (give_away_by_hand, False):
+        own, has_begun = Lock(threading.Lock()), threading.Event()
+        others.append(started(other, own.lock, has_begun))
+        has_begun.wait()
+        has_begun.clear()
+        started(rest, own, has_begun)
+        has_begun.wait()
+        # Of two in a block one has given it away, and nobody knows which.
+        started(wait_behind, own if holds else Lock(own.lock))
+    idle = started(wait_for_work, SimpleQueue())
+    asleep = [event.native_id, others[0].native_id, idle.native_id]
+    expected = len(ring.locks) + 9
+    while len(waits) < expected or not all(map(sleeps_for_ever, [*waits, *asleep])):
         time.sleep(AT_ONCE_S)
     for wait in waits.values():
         # None where it was taken by hand.

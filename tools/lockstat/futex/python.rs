@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use profile::frame::{Frame, FrameKind};
+use stacks::PYTHON_WAITS;
 
 use crate::lockstat::futex::{BY_NAME, Class, Meaning, Role, Verdict};
 
@@ -10,14 +11,6 @@ use crate::lockstat::futex::{BY_NAME, Class, Meaning, Role, Verdict};
 const BY_ADDRESS: u8 = 99;
 /// Shown where a program waits for a `threading.Lock` or its like.
 const LOCK: &str = "python-lock";
-/// Beginnings of functions that wait for what Python calls a lock, without leading underscores.
-const WAITING: [&str; 5] = [
-    "PyThread_acquire_lock",
-    "PyMutex_Lock",
-    "PyParkingLot_Park",
-    "PySemaphore_Wait",
-    "PyEvent_Wait",
-];
 /// Those of 3.13 and later, of which each waiter has a futex of its own.
 const PARKING: [&str; 2] = ["PyParkingLot_Park", "PySemaphore_Wait"];
 /// Files of the standard library in which Python's own locks are made of locks.
@@ -37,14 +30,16 @@ pub(crate) fn judge(frames: &[Frame]) -> Option<Verdict> {
         let begins = |name: &str| of.iter().any(|begin| name.starts_with(begin));
         native.clone().any(begins)
     };
-    if !is_any(&WAITING) {
+    if !is_any(&PYTHON_WAITS) {
         return None;
     }
     let mut functions = functions(frames);
     // One without a file could not be read: it may be anything.
     let innermost = functions.next().filter(|frame| frame.module.is_some())?;
     let outer = functions.next();
-    let is_queue = native.clone().any(|name| name.contains("SimpleQueue"));
+    // Its module is often stripped, but hardly ever built in.
+    let is_queue = native.clone().any(|name| name.contains("SimpleQueue"))
+        || inside(frames).any(|frame| file(frame).starts_with("_queue."));
     let class = match (file(innermost), last(innermost)) {
         _ if is_queue => Class::Cond,
         ("threading.py", "_wait") => Class::Barrier,
@@ -116,9 +111,13 @@ fn functions(frames: &[Frame]) -> impl Iterator<Item = &Frame> {
 
 /// Names of the functions inside of all those of Python, leaf first.
 fn native(frames: &[Frame]) -> impl Iterator<Item = &str> + Clone {
+    inside(frames).map(|frame| frame.name.trim_start_matches('_'))
+}
+
+/// Functions inside of all those of Python, leaf first.
+fn inside(frames: &[Frame]) -> impl Iterator<Item = &Frame> + Clone {
     let leaf_first = frames.iter().rev().take(MAX_FRAMES);
-    let inside = leaf_first.take_while(|frame| frame.kind != FrameKind::Jit);
-    inside.map(|frame| frame.name.trim_start_matches('_'))
+    leaf_first.take_while(|frame| frame.kind != FrameKind::Jit)
 }
 
 /// The file of a function, without its directory.

@@ -1,100 +1,194 @@
 //! Locks of programs in Python: which waits are for them, and who is in a `with` block of theirs.
 //!
 //! The locks are semaphores, or bytes: neither names anybody. The functions of the waiter tell that it waits for a lock, and the frames of all
-//! threads who has taken it.
+//! threads who has taken it. That takes longer than the looks: one more tells which of the waits have stood still until then.
 
 use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
 
-use stacks::StackTable;
+use anyhow::Result;
+use stacks::{StackTable, waits_for_python};
 
 use super::lock::{Holder, Identity, Wait, Waited};
 use super::snapshot::Snapshot;
-use super::thread::{Thread, Threads};
+use super::thread::{Stack, Thread, Threads};
 use super::waits::Found;
 use crate::lockstat::futex::{Class, python};
 
-/// Threads of processes that run Python that seem to wait for an event.
-pub(super) fn waiters(
-    found: &[Found],
-    threads: &Threads,
-    locked: &HashSet<u64>,
-    table: &mut StackTable,
-) -> HashSet<usize> {
-    let mut known: HashMap<u32, bool> = HashMap::new();
-    let mut is_python = |found: &&Found| {
-        let thread = &threads.all[found.wait.waiter];
-        let may_be = is_unknown(&found.wait) && !thread.compat && !locked.contains(&thread.space);
-        let tgid = thread.task.tgid;
-        may_be && *known.entry(tgid).or_insert_with(|| table.runs_python(tgid))
-    };
-    let of_python = found.iter().filter(|found| is_python(found));
-    of_python.map(|found| found.wait.waiter).collect()
+/// Time for looking at processes for an interpreter, and at frames of theirs.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Waits of processes that run Python.
+pub(super) struct Pythons {
+    /// Threads that seem to wait for an event.
+    pub(super) waiters: HashSet<usize>,
+    /// Processes that there was no time to look at.
+    pub(super) late: HashSet<u32>,
+    started: Instant,
+}
+
+impl Pythons {
+    /// Looks for them; `locked`: address spaces that are not to be read.
+    pub(super) fn find(
+        found: &[Found],
+        threads: &Threads,
+        locked: &HashSet<u64>,
+        table: &mut StackTable,
+    ) -> Self {
+        let mut pythons = Self {
+            waiters: HashSet::new(),
+            late: HashSet::new(),
+            started: Instant::now(),
+        };
+        let mut known: HashMap<u32, bool> = HashMap::new();
+        for found in found.iter().filter(|found| is_unknown(&found.wait)) {
+            let thread = &threads.all[found.wait.waiter];
+            let tgid = thread.task.tgid;
+            if thread.compat || locked.contains(&thread.space) {
+                continue;
+            }
+            if !known.contains_key(&tgid) && pythons.are_late() {
+                pythons.late.insert(tgid);
+                continue;
+            }
+            let is_python = || table.runs_python(tgid);
+            if *known.entry(tgid).or_insert_with(is_python) {
+                pythons.waiters.insert(found.wait.waiter);
+            }
+        }
+        pythons
+    }
+
+    fn are_late(&self) -> bool {
+        self.started.elapsed() > PATIENCE
+    }
+
+    /// Says which of the waits are for locks of Python's, and who has those. A wait that ended before `look`, at all threads when that has
+    /// been read, is dropped: it was passing. Returns the threads with locks that have slept until then.
+    pub(super) fn judge(
+        &mut self,
+        snapshot: &mut Snapshot,
+        table: &StackTable,
+        look: impl Fn() -> Result<Threads>,
+    ) -> Result<Vec<usize>> {
+        for wait in &mut snapshot.waits {
+            let thread = &snapshot.threads.all[wait.waiter];
+            if self.waiters.contains(&wait.waiter)
+                && is_unknown(wait)
+                && let Some(stack) = snapshot.stacks.get(&wait.waiter)
+            {
+                name(wait, thread, stack, table);
+            }
+        }
+        let of_python = |wait: &&Wait| wait.kind == Waited::Python;
+        if !snapshot.waits.iter().any(|wait| of_python(&wait)) {
+            return Ok(Vec::new());
+        }
+        self.started = Instant::now();
+        let claims = self.claims(snapshot, table);
+        let now = look()?;
+        let Snapshot {
+            threads,
+            waits,
+            passing,
+            ..
+        } = snapshot;
+        let has_slept = |thread: usize| {
+            let before = &threads.all[thread];
+            let now = now.of_tid(before.task.tid).map(|at| &now.all[at]);
+            now.is_some_and(|now| now.slept_since(before))
+        };
+        waits.retain(|wait| {
+            let stands = !of_python(&wait) || has_slept(wait.waiter);
+            *passing += u64::from(!stands && threads.all[wait.waiter].wanted);
+            stands
+        });
+        for wait in waits.iter_mut().filter(|wait| wait.kind == Waited::Python) {
+            if let Some(claim) = claims.get(&wait.lock) {
+                wait.holder = claim.holder(wait.waiter);
+            }
+        }
+        let holders = waits.iter().filter(of_python);
+        let holders = holders.filter_map(|wait| wait.holder.thread());
+        Ok(holders.filter(|holder| has_slept(*holder)).collect())
+    }
+
+    /// Threads that are in blocks of locks that are waited for, by the lock.
+    fn claims(&mut self, snapshot: &Snapshot, table: &StackTable) -> HashMap<Identity, Claim> {
+        let of_python = |wait: &&Wait| wait.kind == Waited::Python;
+        let waits = || snapshot.waits.iter().filter(of_python);
+        let wanted: HashSet<&Identity> = waits().map(|wait| &wait.lock).collect();
+        let threads = &snapshot.threads.all;
+        let tgids: HashSet<u32> = waits().map(|wait| threads[wait.waiter].task.tgid).collect();
+        let mut claims: HashMap<Identity, Claim> = HashMap::new();
+        for (index, thread) in threads.iter().enumerate() {
+            let (tgid, space) = (thread.task.tgid, thread.space);
+            if thread.is_dead() || !tgids.contains(&tgid) {
+                continue;
+            }
+            if self.are_late() {
+                self.late.insert(tgid);
+                break;
+            }
+            let identity = |address: u64| Identity::Private { space, address };
+            let is_wanted = |address: u64| wanted.contains(&identity(address));
+            for within in table.python_locks_within(tgid, thread.registers, is_wanted) {
+                let claim = claims.entry(identity(within.address)).or_insert(Claim {
+                    thread: index,
+                    frame: within.frame,
+                    is_only: true,
+                });
+                claim.is_only &= claim.thread == index;
+            }
+        }
+        claims
+    }
+}
+
+/// A thread that is in a block of a lock's.
+struct Claim {
+    thread: usize,
+    /// Number of the function, from the innermost one on.
+    frame: usize,
+    /// No other thread is: one of them has given it away by hand.
+    is_only: bool,
+}
+
+impl Claim {
+    /// One that waits in the same function as it took the lock in may have given it away before, by hand.
+    fn holder(&self, waiter: usize) -> Holder {
+        match self.is_only {
+            false => Holder::Unrecorded,
+            true if self.thread == waiter && self.frame == 0 => Holder::Perhaps(waiter),
+            true => Holder::Thread(self.thread),
+        }
+    }
 }
 
 fn is_unknown(wait: &Wait) -> bool {
     wait.private && wait.kind == Waited::Program(Class::Unknown)
 }
 
-/// Says of the waits of these threads which are for locks of Python's, and who has those; returns the ones who have.
-pub(super) fn judge(
-    snapshot: &mut Snapshot,
-    waiters: &HashSet<usize>,
-    table: &StackTable,
-) -> HashSet<usize> {
-    let mut tgids = HashSet::new();
-    for wait in &mut snapshot.waits {
-        if waiters.contains(&wait.waiter)
-            && is_unknown(wait)
-            && let Some(stack) = snapshot.stacks.get(&wait.waiter)
-            && let Some(verdict) = python::judge(&stack.user)
-            && verdict.meaning.class == Class::Named
-        {
-            let thread = &snapshot.threads.all[wait.waiter];
-            let caller = python::caller(&stack.user, true);
-            wait.name = caller.map_or_else(String::new, |caller| format!("in {caller}"));
-            wait.kind = Waited::Python;
-            if verdict.meaning.is_own {
-                wait.lock = identity(wait.waiter, thread, table);
-            }
-            tgids.insert(thread.task.tgid);
-        }
+/// Names a wait for a lock of Python's after the code that waits; others stay as they are.
+fn name(wait: &mut Wait, thread: &Thread, stack: &Stack, table: &StackTable) {
+    if waits_for_python(&stack.user) {
+        return;
     }
-    let holders = holders(&snapshot.threads, &tgids, table);
-    let mut found = HashSet::new();
-    let of_python = |wait: &&mut Wait| wait.kind == Waited::Python;
-    for wait in snapshot.waits.iter_mut().filter(of_python) {
-        if let Some(holder) = holders.get(&wait.lock) {
-            wait.holder = Holder::Thread(*holder);
-            found.insert(*holder);
-        }
-    }
-    found
-}
-
-/// The lock that a thread waits for on a futex of its own.
-fn identity(waiter: usize, thread: &Thread, table: &StackTable) -> Identity {
-    let space = thread.space;
-    match table.python_lock_waited_for(thread.task.tgid, thread.registers) {
-        Some(address) => Identity::Private { space, address },
-        None => Identity::Hidden { waiter, space },
-    }
-}
-
-/// Threads of these processes that have locks, by the lock.
-fn holders(
-    threads: &Threads,
-    tgids: &HashSet<u32>,
-    table: &StackTable,
-) -> HashMap<Identity, usize> {
-    let mut holders = HashMap::new();
-    for (index, thread) in threads.all.iter().enumerate() {
-        if thread.is_dead() || !tgids.contains(&thread.task.tgid) {
-            continue;
-        }
+    let verdict = python::judge(&stack.user);
+    let Some(verdict) = verdict.filter(|verdict| verdict.meaning.class == Class::Named) else {
+        return;
+    };
+    let caller = python::caller(&stack.user, true);
+    wait.name = caller.map_or_else(String::new, |caller| format!("in {caller}"));
+    wait.kind = Waited::Python;
+    if verdict.meaning.is_own {
         let space = thread.space;
-        for address in table.python_locks_within(thread.task.tgid, thread.registers) {
-            holders.insert(Identity::Private { space, address }, index);
-        }
+        wait.lock = match table.python_lock_waited_for(thread.task.tgid, thread.registers) {
+            Some(address) => Identity::Private { space, address },
+            None => Identity::Hidden {
+                waiter: wait.waiter,
+                space,
+            },
+        };
     }
-    holders
 }

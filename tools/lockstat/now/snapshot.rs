@@ -22,10 +22,11 @@ use stacks::unwind::{Method, Unwinder, Wanted};
 use symbols::{Origin, Symbolizer};
 
 use super::lock::{Holder, Wait};
+use super::python::Pythons;
 use super::servers::Backends;
 use super::thread::{Stack, Thread, Threads};
 use super::waits::{self, Found};
-use super::{PROGRAMS, names, python};
+use super::{PROGRAMS, names};
 use crate::lockstat::futex::calls;
 
 /// How long an address space must be locked until it is given up.
@@ -110,7 +111,14 @@ pub(crate) fn take(
         "processes not read, their mmap_lock is held",
         stuck.len() as u64,
     );
-    name(&mut snapshot, skel, symbolizer, method, (found, &locked))?;
+    name(
+        &mut snapshot,
+        skel,
+        symbolizer,
+        method,
+        (found, &locked),
+        look,
+    )?;
     let holders = snapshot
         .waits
         .iter()
@@ -253,6 +261,7 @@ fn name(
     symbolizer: Symbolizer,
     method: Method,
     (found, locked): (Vec<Found>, &HashSet<u64>),
+    look: impl Fn() -> Result<Threads>,
 ) -> Result<()> {
     let threads = &snapshot.threads;
     let is_locked = |thread: &usize| locked.contains(&threads.all[*thread].space);
@@ -260,7 +269,7 @@ fn name(
     walked.retain(|thread| threads.all[*thread].is_asleep());
     let tgid = |thread: &usize| threads.all[*thread].task.tgid;
     let readable = walked.iter().filter(|thread| !is_locked(thread));
-    let mut tgids: HashSet<u32> = readable.map(tgid).collect();
+    let tgids: HashSet<u32> = readable.map(tgid).collect();
     let wanted = Wanted {
         at_start: tgids.iter().copied().collect(),
         later: false,
@@ -268,13 +277,16 @@ fn name(
     let unwinder =
         Unwinder::new(method, bpf::unwind_maps!(skel), &wanted).context("unwind user stacks")?;
     let mut table = StackTable::new(symbolizer, unwinder, Origin::Tracepoint);
-    let pythons = python::waiters(&found, threads, locked, &mut table);
-    tgids.extend(pythons.iter().map(tgid));
-    walked.extend(&pythons);
     table.prepare(tgids, None);
     for thread in walked {
         let stack = walk(threads, thread, is_locked(&thread), &mut table);
         snapshot.stacks.insert(thread, stack);
+    }
+    let mut pythons = Pythons::find(&found, threads, locked, &mut table);
+    table.prepare(pythons.waiters.iter().map(tgid), None);
+    for thread in &pythons.waiters {
+        let stack = walk(threads, *thread, false, &mut table);
+        snapshot.stacks.insert(*thread, stack);
     }
     for mut found in found {
         let stack = snapshot.stacks.get(&found.wait.waiter);
@@ -284,13 +296,15 @@ fn name(
         }
         snapshot.waits.push(found.wait);
     }
-    for holder in python::judge(snapshot, &pythons, &table) {
-        let threads = &snapshot.threads;
-        if threads.all[holder].is_asleep() && !snapshot.stacks.contains_key(&holder) {
-            let stack = walk(threads, holder, false, &mut table);
-            snapshot.stacks.insert(holder, stack);
-        }
+    for holder in pythons.judge(snapshot, &table, look)? {
+        let stack = || walk(&snapshot.threads, holder, false, &mut table);
+        snapshot.stacks.entry(holder).or_insert_with(stack);
     }
+    snapshot.losses.count(
+        "python_late",
+        "processes not looked at for Python: no time",
+        pythons.late.len() as u64,
+    );
     names::name(
         &mut snapshot.waits,
         &snapshot.threads,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use python::{NONE, Runtime};
+use python::{NONE, Runtime, Within};
 
 use super::outside;
 use super::process::Pages;
@@ -140,12 +140,17 @@ impl StackTable {
         is_so
     }
 
-    /// Addresses of the locks of Python in whose `with` blocks a thread of a process is: it has them. The futex is there, but from 3.14 on
-    /// ([`StackTable::python_lock_waited_for`]). A lock that was taken otherwise is not among them.
-    pub fn python_locks_within(&self, tgid: u32, registers: Registers) -> Vec<u64> {
+    /// Locks of Python in whose `with` blocks a thread of a process is, as far as `is_wanted` says so of their addresses: it has them. The futex
+    /// is there, but from 3.14 on ([`StackTable::python_lock_waited_for`]). A lock that was taken otherwise is not among them.
+    pub fn python_locks_within(
+        &self,
+        tgid: u32,
+        registers: Registers,
+        is_wanted: impl Fn(u64) -> bool,
+    ) -> Vec<Within> {
         let thread = self.python_thread(tgid, registers);
         thread.map_or_else(Vec::new, |(runtime, state)| {
-            runtime.locks_within(&Pages(tgid), state)
+            runtime.locks_within(&Pages(tgid), state, is_wanted)
         })
     }
 

@@ -10,6 +10,7 @@ mod outside;
 mod parts;
 mod process;
 mod splice;
+mod turns;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -32,6 +33,7 @@ use parts::is_named;
 pub(crate) use parts::{Part, named};
 use process::{Binaries, KeptPages, Pages, Traced, may_hold};
 use splice::{Halves, Piece, splice};
+pub use turns::{PYTHON_WAITS, waits_for_python};
 
 /// `MAX_PYTHONS` of the BPF side; number 0 is none.
 const MOST_LAYOUTS: usize = 256;

@@ -23,7 +23,7 @@ fn frame(name: &str, module: &str) -> Frame {
 fn takes(frames: &[(&str, &str)]) -> bool {
     let frames = frames.iter().rev();
     let frames: Vec<Frame> = frames.map(|(name, module)| frame(name, module)).collect();
-    takes_interpreter(&frames)
+    waits_for_python(&frames)
 }
 
 const WAITS: [(&str, &str); 3] = [
@@ -37,6 +37,7 @@ fn functions_of_python_and_calls_that_return_to_them_take_the_interpreter() {
     let spin = ("spin", "/srv/busy.py");
     for behind in [
         &[("take_gil", PYTHON), spin][..],
+        &[("take_gil.part.0", "/usr/bin/uwsgi"), spin],
         &[("python3.11+0x634357", PYTHON), spin],
         &[
             ("python3.14+0x6fa380", PYTHON),
@@ -75,6 +76,11 @@ fn locks_of_programs_and_pools_of_libraries_do_not() {
     let get = ("Queue.get", "/usr/lib/python3.11/queue.py");
     for behind in [
         &[("PyThread_acquire_lock_timed", PYTHON), get][..],
+        &[("wait_for_work", "/srv/python_engine.cpython-311.so"), get],
+        &[
+            ("wait_for_work", "/usr/bin/python-agent"),
+            ("start_thread", LIBC),
+        ],
         &[
             ("blas_thread_server", "/usr/lib/libopenblas.so.0"),
             ("start_thread", LIBC),
