@@ -226,7 +226,7 @@ fn a_condition_has_its_lock_until_it_is_waited_for() {
         assert_eq!(fake.within(), [], "3.{minor} waits");
         fake.called(wait, "/srv/wait.py");
         assert_eq!(fake.within(), [of_condition], "3.{minor} does something");
-        // Whatever it is, it may have given away anything.
+        // It may have given away anything, whatever it is.
         fake.called(wait, "threading.py");
         fake.set(FRAMES + variables, 0, lock + 8);
         assert_eq!(fake.within(), [], "3.{minor} waits for something");

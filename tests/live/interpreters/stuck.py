@@ -154,7 +154,7 @@ def main():
         has_begun.clear()
         started(rest, own, has_begun)
         has_begun.wait()
-        # Of two in a block one has given it away, and nobody knows which.
+        # One of two in a block has given it away, and nobody knows which.
         started(wait_behind, own if holds else Lock(own.lock))
     idle = started(wait_for_work, SimpleQueue())
     asleep = [event.native_id, others[0].native_id, idle.native_id]

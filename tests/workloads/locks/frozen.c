@@ -21,7 +21,7 @@ static void *protect(void *unused)
 static void *map(void *unused)
 {
 	__atomic_store_n(&tids[2], gettid(), __ATOMIC_SEQ_CST);
-	/* What a look at a thread needs of memory it has by then. */
+	/* Memory for a look at a thread is there by then. */
 	await_state(&tids[2], 'R');
 	await_state(&tids[1], 'D');
 	mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
