@@ -11,7 +11,7 @@ use crate::code;
 use crate::layout::{Entries, Layout};
 use crate::lines::UNIT;
 use crate::memory::{Memory, fill, word, word_in};
-use crate::objects::{FIRST_WITH_BYTES, TAG, VALUE, half, plain, type_name};
+use crate::objects::{FIRST_WITH_BYTES, Lock, TAG, VALUE, half, plain, type_name};
 use crate::runtime::Runtime;
 use crate::text;
 use crate::walk::{each_frame, place};
@@ -49,8 +49,9 @@ const MAX_ARGUMENTS: usize = 5;
 
 const EXIT: &str = "__exit__";
 const TAKING: [&str; 3] = ["__enter__", "acquire", "acquire_lock"];
-/// The function that gives a condition's lock away meanwhile, by its qualified name, and as versions before 3.11 have it, which know those of
-/// other types by the same one.
+/// The function of a condition that takes its lock, from 3.11 on; and the one that gives the lock away meanwhile: before 3.11 code has the bare
+/// name, which `Event` and `Barrier` have a function of, too.
+const EXIT_OF_CONDITION: &str = "Condition.__exit__";
 const WAITS: [&str; 2] = ["Condition.wait", "wait"];
 const WAITS_OF_OTHERS: [&str; 2] = ["Event", "Barrier"];
 const FILE: &str = "threading.py";
@@ -63,8 +64,8 @@ const MAX_FILE: usize = 4096;
 pub struct Within {
     /// Address of its semaphore, which waits are for, or, from 3.14 on, of its byte.
     pub address: u64,
-    /// Number of the function that took it, from the innermost one on.
-    pub frame: usize,
+    /// The lock says that it is the thread's, as an `RLock` does.
+    pub is_owner: bool,
 }
 
 impl Runtime {
@@ -78,7 +79,7 @@ impl Runtime {
         is_wanted: impl Fn(u64) -> bool,
     ) -> Vec<Within> {
         let (mut locks, mut released) = (Vec::new(), Vec::new());
-        let (mut number, mut left) = (0, MAX_ALL_VALUES);
+        let mut left = MAX_ALL_VALUES;
         let own = thread_state.wrapping_add(self.layout.thread_id.into());
         let own = word(memory, own).unwrap_or(0);
         let each = |frame: u64, bytes: &[u8]| {
@@ -88,6 +89,8 @@ impl Runtime {
             match self.waits(memory, frame, bytes) {
                 Wait::None => {}
                 Wait::Releases(lock) => released.push(lock),
+                // An event or a barrier, for which the thread is in its condition's function.
+                Wait::Unknown if !released.is_empty() => {}
                 // Nobody knows which of all that lies outwards is given away.
                 Wait::Unknown => return Ok(ControlFlow::Break(())),
             }
@@ -95,23 +98,18 @@ impl Runtime {
             left -= values.len();
             let behind = values.iter().skip(1).chain([&0]);
             for (value, next) in values.iter().zip(behind) {
-                let taken = self.callee(memory, *value, *next);
-                let Some((_, owner)) = taken.filter(|(name, _)| name == EXIT) else {
-                    continue;
-                };
-                let lock = self.lock(memory, owner);
-                let is_own = |owner: Option<u64>| owner.is_none_or(|owner| owner == own);
-                if let Some(lock) =
-                    lock.filter(|lock| is_own(lock.owner) && is_wanted(lock.address))
+                let lock = self.taken(memory, *value, *next);
+                let is_own = |owner: u64| owner != 0 && owner == own;
+                if let Some(lock) = lock.filter(|lock| is_wanted(lock.address))
+                    && lock.owner.is_none_or(is_own)
                     && !released.contains(&lock.address)
                 {
                     locks.push(Within {
                         address: lock.address,
-                        frame: number,
+                        is_owner: lock.owner.is_some(),
                     });
                 }
             }
-            number += 1;
             Ok(ControlFlow::Continue(()))
         };
         // Frames up to one that cannot be read have been seen.
@@ -134,9 +132,12 @@ impl Runtime {
         let values: Vec<u64> = values.chunks_exact(VALUE as usize).map(plain).collect();
         let mut calls = values.windows(2).rev();
         calls.find_map(|call| {
-            let (name, owner) = self.callee(memory, call[0], call[1])?;
-            TAKING.contains(&name.as_str()).then_some(())?;
-            Some(self.lock(memory, owner)?.address)
+            let callee = self.callee(memory, call[0], call[1])?;
+            let takes = callee.code.is_none() && TAKING.contains(&callee.name.as_str());
+            takes
+                .then(|| self.as_lock(memory, callee.on))??
+                .address
+                .into()
         })
     }
 
@@ -146,22 +147,50 @@ impl Runtime {
         self.layout.entries == Entries::Between && mark == Some(&self.layout.marked)
     }
 
-    /// The lock that a frame has given away, though a function outwards is in its `with` block: `Condition.wait` takes it again at its end.
+    /// The lock whose `__exit__` a value is, or whose condition's; `next`: the value behind it.
+    fn taken(&self, memory: &impl Memory, value: u64, next: u64) -> Option<Lock> {
+        let callee = self.callee(memory, value, next)?;
+        match callee.code {
+            _ if callee.name != EXIT => None,
+            None => self.as_lock(memory, callee.on),
+            Some(code) => {
+                let name = self.text(memory, code, self.layout.name, MAX_NAME)?;
+                let is_conditions = name == EXIT_OF_CONDITION || name == EXIT;
+                let is_it = is_conditions && self.is_of_threading(memory, code)?;
+                is_it.then(|| self.lock_of_condition(memory, callee.on))?
+            }
+        }
+    }
+
+    /// A string of a code object.
+    fn text(&self, memory: &impl Memory, code: u64, place: u16, most: usize) -> Option<String> {
+        let at = word(memory, code.wrapping_add(place.into())).ok()?;
+        text::read(memory, &self.layout, at, most).ok()
+    }
+
+    /// Tells if a function is of the library's module. `None`: it cannot be read.
+    fn is_of_threading(&self, memory: &impl Memory, code: u64) -> Option<bool> {
+        let file = self.text(memory, code, self.layout.file, MAX_FILE)?;
+        Some(file.rsplit('/').next() == Some(FILE))
+    }
+
+    /// Tells if a frame is of `Condition.wait`, which takes the lock again at its end, and which one it has given away.
     fn waits(&self, memory: &impl Memory, frame: u64, bytes: &[u8]) -> Wait {
         let layout = &self.layout;
         let code = word_in(bytes, layout.code) & !u64::from(layout.code_tag);
-        let text = |place: u16, most: usize| {
-            let at = word(memory, code.wrapping_add(place.into())).ok()?;
-            text::read(memory, layout, at, most).ok()
-        };
-        let is_it = text(layout.name, MAX_NAME).is_some_and(|name| WAITS.contains(&name.as_str()))
-            && text(layout.file, MAX_FILE).is_some_and(|file| file.ends_with(FILE));
-        if !is_it {
-            return Wait::None;
+        let name = self.text(memory, code, layout.name, MAX_NAME);
+        let is_it = name.and_then(|name| match WAITS.contains(&name.as_str()) {
+            true => self.is_of_threading(memory, code),
+            false => Some(false),
+        });
+        match is_it {
+            None => return Wait::Unknown,
+            Some(false) => return Wait::None,
+            Some(true) => {}
         }
         let owner = word(memory, frame.wrapping_add(variables_at(layout)));
         let owner = owner.unwrap_or(0) & !TAG;
-        if let Some(lock) = self.lock(memory, owner) {
+        if let Some(lock) = self.lock_of_condition(memory, owner) {
             return Wait::Releases(lock.address);
         }
         // They wait for a condition of theirs, in a function of that.

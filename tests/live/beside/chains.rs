@@ -29,7 +29,8 @@ const THREAD: &str = "thread_start > start_thread|libc*+0x*";
 #[cfg(target_arch = "aarch64")]
 const SIGNAL: &str = "__kernel_rt_sigreturn@[vdso]";
 
-/// Share of samples that must be whole chains; the others are on the way to a chain's end.
+/// Share of whole chains among the samples in functions of the program's own; the others are on the way to a chain's end. How long libraries
+/// are on the way, in an unwinder or an allocator, says nothing of a walk.
 const WHOLE: f64 = 0.9;
 
 /// One sampled or blocked stack.
@@ -208,7 +209,7 @@ impl Chains {
 
     /// Every stack is one of the chains or on the way there, complete to its root, and every chain occurs.
     ///
-    /// Gives the number of whole chains and of all stacks.
+    /// Gives the number of whole chains, and of these and all stacks that are in a function of the program's own.
     pub(crate) fn check(&self, stacks: &[Stack], place: &str, what: &str) -> (u64, u64) {
         let mut seen: BTreeMap<&str, u64> = self
             .chains
@@ -216,18 +217,27 @@ impl Chains {
             .map(|(line, _)| (line.as_str(), 0))
             .collect();
         let mut wrong = Vec::new();
+        let (mut whole, mut on_the_way) = (0, 0);
         for stack in stacks.iter().filter(|stack| !self.is_young(stack)) {
-            let mut right = false;
+            let (mut right, mut is_whole) = (false, false);
             for (line, parts) in &self.chains {
                 if line.starts_with(YOUNG) {
                     continue;
                 }
                 if self.matches(parts, &stack.frames) {
                     *seen.get_mut(line.as_str()).expect("all are there") += stack.count;
-                    right = true;
+                    (right, is_whole) = (true, true);
                 } else {
                     right |= self.is_beginning(parts, stack);
                 }
+            }
+            let leaf = stack.frames.last();
+            match is_whole {
+                true => whole += stack.count,
+                false if leaf.is_some_and(|(name, _)| self.is_own(name)) => {
+                    on_the_way += stack.count
+                }
+                false => {}
             }
             if !right || stack.end != "root" {
                 wrong.push(stack.text());
@@ -244,8 +254,7 @@ impl Chains {
             wrong.join("\n  "),
             missing.join("\n  "),
         );
-        let all = stacks.iter().map(|stack| stack.count).sum();
-        (seen.values().sum(), all)
+        (whole, whole + on_the_way)
     }
 }
 

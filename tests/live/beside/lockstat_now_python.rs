@@ -7,7 +7,7 @@ use crate::prelude::*;
 const PROGRAM: &str = "stuck.py";
 /// Threads of the ring, and those that wait behind a thread that sleeps, or waits for a condition.
 const RING: usize = 3;
-const BEHIND: usize = 9;
+const BEHIND: usize = 10;
 /// Threads that wait for conditions, and for work.
 const EVENTS: u64 = 3;
 

@@ -104,6 +104,26 @@ def give_away_by_hand(lock, started):
         time.sleep(1000)
 
 
+class Connection:
+    """Its blocks take no lock, though it has one."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self.acquire = self._lock.acquire
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+def use(busy):
+    with busy:
+        begin(Lock(busy._lock), use, "busy.acquire()")
+        busy.acquire()
+
+
 def wait_for_work(queue):
     queue.get()
 
@@ -156,9 +176,12 @@ def main():
         has_begun.wait()
         # One of two in a block has given it away, and nobody knows which.
         started(wait_behind, own if holds else Lock(own.lock))
+    connection = Connection()
+    connection.acquire()
+    started(use, connection)
     idle = started(wait_for_work, SimpleQueue())
     asleep = [event.native_id, others[0].native_id, idle.native_id]
-    expected = len(ring.locks) + 9
+    expected = len(ring.locks) + 10
     while len(waits) < expected or not all(map(sleeps_for_ever, [*waits, *asleep])):
         time.sleep(AT_ONCE_S)
     for wait in waits.values():

@@ -37,7 +37,7 @@ pub(crate) fn judge(frames: &[Frame]) -> Option<Verdict> {
     // One without a file could not be read: it may be anything.
     let innermost = functions.next().filter(|frame| frame.module.is_some())?;
     let outer = functions.next();
-    // Its module is often stripped, but hardly ever built in.
+    // Its module is often stripped. Where it is built into an interpreter that is, it cannot be told.
     let is_queue = native.clone().any(|name| name.contains("SimpleQueue"))
         || inside(frames).any(|frame| file(frame).starts_with("_queue."));
     let class = match (file(innermost), last(innermost)) {

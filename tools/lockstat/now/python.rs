@@ -1,6 +1,6 @@
 //! Locks of programs in Python: which waits are for them, and who is in a `with` block of theirs.
 //!
-//! The locks are semaphores, or bytes: neither names anybody. The functions of the waiter tell that it waits for a lock, and the frames of all
+//! Locks are semaphores, or bytes: neither names anybody. The functions of the waiter tell that it waits for a lock, and the frames of all
 //! threads who has taken it. That takes longer than the looks: one more tells which of the waits have stood still until then.
 
 use std::collections::{HashMap, HashSet};
@@ -128,19 +128,21 @@ impl Pythons {
             }
             if self.are_late() {
                 self.late.insert(tgid);
-                break;
+                continue;
             }
             let identity = |address: u64| Identity::Private { space, address };
             let is_wanted = |address: u64| wanted.contains(&identity(address));
             for within in table.python_locks_within(tgid, thread.registers, is_wanted) {
                 let claim = claims.entry(identity(within.address)).or_insert(Claim {
                     thread: index,
-                    frame: within.frame,
+                    is_owner: within.is_owner,
                     is_only: true,
                 });
                 claim.is_only &= claim.thread == index;
             }
         }
+        // Threads that were not looked at may be in the same blocks.
+        claims.retain(|_, claim| !self.late.contains(&threads[claim.thread].task.tgid));
         claims
     }
 }
@@ -148,18 +150,18 @@ impl Pythons {
 /// A thread that is in a block of a lock's.
 struct Claim {
     thread: usize,
-    /// Number of the function, from the innermost one on.
-    frame: usize,
-    /// No other thread is: one of them has given it away by hand.
+    /// The lock says so.
+    is_owner: bool,
+    /// No other thread is. Where several are, one has given it away by hand, or it changed hands while the frames were read.
     is_only: bool,
 }
 
 impl Claim {
-    /// One that waits in the same function as it took the lock in may have given it away before, by hand.
+    /// One that waits for a lock in its own block may have given it away before, by hand.
     fn holder(&self, waiter: usize) -> Holder {
         match self.is_only {
             false => Holder::Unrecorded,
-            true if self.thread == waiter && self.frame == 0 => Holder::Perhaps(waiter),
+            true if self.thread == waiter && !self.is_owner => Holder::Perhaps(waiter),
             true => Holder::Thread(self.thread),
         }
     }

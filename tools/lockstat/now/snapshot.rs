@@ -254,7 +254,8 @@ fn begun_since(last: &Threads, waiter: usize, tid: u32) -> Holder {
     named.map_or(Holder::Gone(tid), Holder::Thread)
 }
 
-/// Walks the stacks in question, lets them settle what is unsure, and names kernel locks after who takes them.
+/// Walks the stacks in question, lets them settle what is unsure, and names kernel locks after who takes them. Waits for locks of Python that
+/// end meanwhile are passing: `look` tells.
 fn name(
     snapshot: &mut Snapshot,
     skel: &LockstatNowSkel<'_>,
