@@ -140,7 +140,7 @@ impl StackTable {
         is_so
     }
 
-    /// Locks of Python in whose `with` blocks a thread of a process is, as far as `is_wanted` says so of their addresses: it has them. The futex
+    /// Locks of Python in whose `with` blocks a thread of a process is, as far as `is_wanted` says so of their addresses: it has taken them. The futex
     /// is there, but from 3.14 on ([`StackTable::python_lock_waited_for`]). A lock that was taken otherwise is not among them.
     pub fn python_locks_within(
         &self,

@@ -31,6 +31,8 @@ const CONDITION: [&str; 3] = [
     "pthread_cond_clockwait",
     "pthread_cond_wait",
 ];
+/// Ends of interpreters' names behind the version: for debugging, or as Debian calls that, and without a global lock.
+const BUILDS: [&str; 5] = ["", "d", "-dbg", "t", "td"];
 /// Frames from the leaf on that are looked at.
 const MAX_FRAMES: usize = 16;
 
@@ -64,9 +66,10 @@ fn is_interpreter(frame: &Frame) -> bool {
     let Some(name) = name else { return false };
     match (name.strip_prefix("libpython"), name.strip_prefix("python")) {
         (Some(version), _) => version.starts_with(|first: char| first.is_ascii_digit()),
-        (_, Some(version)) => version
-            .chars()
-            .all(|one| one == '.' || one.is_ascii_digit()),
+        (_, Some(version)) => {
+            let is_of_version = |one: char| one == '.' || one.is_ascii_digit();
+            BUILDS.contains(&version.trim_start_matches(is_of_version))
+        }
         _ => false,
     }
 }

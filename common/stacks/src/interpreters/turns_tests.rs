@@ -38,6 +38,7 @@ fn functions_of_python_and_calls_that_return_to_them_take_the_interpreter() {
     for behind in [
         &[("take_gil", PYTHON), spin][..],
         &[("take_gil.part.0", "/usr/bin/uwsgi"), spin],
+        &[("python3.12d+0x1", "/usr/bin/python3.12d"), spin],
         &[("python3.11+0x634357", PYTHON), spin],
         &[
             ("python3.14+0x6fa380", PYTHON),
