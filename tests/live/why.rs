@@ -27,10 +27,13 @@ pub(crate) fn line<'a>(report: &'a Value, kind: &str, place: &str) -> &'a Value 
     lines[0]
 }
 
-/// The culprit that has most of a line, and its share.
+/// The culprit that has most of a line, and its share of the waits whose end was seen: a kernel that shields some tasks may hide it.
 pub(crate) fn first_culprit(line: &Value) -> (&Value, f64) {
-    let first = &list(line, "culprits")[0];
-    (first, first["share"].as_f64().expect("a share"))
+    let culprits = list(line, "culprits");
+    let share = |one: &Value| one["share"].as_f64().expect("a share");
+    let unseen = culprits.iter().find(|one| one["unseen"] == true);
+    let seen = 1.0 - unseen.map_or(0.0, share);
+    (&culprits[0], share(&culprits[0]) / seen)
 }
 
 /// Looks at everything, until it is told to end.
