@@ -113,7 +113,7 @@ pub const SYMPTOMS: [Symptom; 19] = [
     Symptom {
         symptom: "It hangs",
         command: "`sudo lockstat --now -p PID`",
-        reading: "who waits for whom, deadlocks; nothing there: `sudo offcputime -p PID 5`",
+        reading: "who waits for whom, deadlocks, Python's too; nothing there: `sudo offcputime -p PID 5`",
         trap: "Rust's, Go's and readers' locks name no holder",
     },
     Symptom {

@@ -10,7 +10,6 @@ use anyhow::Result;
 use stacks::{StackTable, waits_for_python};
 
 use super::lock::{Holder, Identity, Wait, Waited};
-use super::snapshot::Snapshot;
 use super::thread::{Stack, Thread, Threads};
 use super::waits::Found;
 use crate::lockstat::futex::{Class, python};
@@ -63,62 +62,62 @@ impl Pythons {
         self.started.elapsed() > PATIENCE
     }
 
-    /// Says which of the waits are for locks of Python's, and who has those. A wait that ended before `look`, at all threads when that has
-    /// been read, is dropped: it was passing. Returns the threads with locks that have slept until then.
+    /// Says which of the waits are for locks of Python's, and who has those, by the stacks of who waits. A wait that ended before `look`, at
+    /// all threads when that has been read, is dropped.
     pub(super) fn judge(
         &mut self,
-        snapshot: &mut Snapshot,
+        threads: &Threads,
+        (waits, stacks): (&mut Vec<Wait>, &HashMap<usize, Stack>),
         table: &StackTable,
         look: impl Fn() -> Result<Threads>,
-    ) -> Result<Vec<usize>> {
-        for wait in &mut snapshot.waits {
-            let thread = &snapshot.threads.all[wait.waiter];
+    ) -> Result<Judged> {
+        let mut judged = Judged::default();
+        for wait in waits.iter_mut() {
             if self.waiters.contains(&wait.waiter)
                 && is_unknown(wait)
-                && let Some(stack) = snapshot.stacks.get(&wait.waiter)
+                && let Some(stack) = stacks.get(&wait.waiter)
             {
-                name(wait, thread, stack, table);
+                name(wait, &threads.all[wait.waiter], stack, table);
             }
         }
-        let of_python = |wait: &&Wait| wait.kind == Waited::Python;
-        if !snapshot.waits.iter().any(|wait| of_python(&wait)) {
-            return Ok(Vec::new());
+        if !waits.iter().any(is_of_python) {
+            return Ok(judged);
         }
         self.started = Instant::now();
-        let claims = self.claims(snapshot, table);
+        let claims = self.claims(threads, waits, table);
         let now = look()?;
-        let Snapshot {
-            threads,
-            waits,
-            passing,
-            ..
-        } = snapshot;
         let has_slept = |thread: usize| {
             let before = &threads.all[thread];
             let now = now.of_tid(before.task.tid).map(|at| &now.all[at]);
             now.is_some_and(|now| now.slept_since(before))
         };
         waits.retain(|wait| {
-            let stands = !of_python(&wait) || has_slept(wait.waiter);
-            *passing += u64::from(!stands && threads.all[wait.waiter].wanted);
+            let stands = !is_of_python(wait) || has_slept(wait.waiter);
+            judged.passing += u64::from(!stands && threads.all[wait.waiter].wanted);
             stands
         });
-        for wait in waits.iter_mut().filter(|wait| wait.kind == Waited::Python) {
+        for wait in waits.iter_mut().filter(|wait| is_of_python(wait)) {
             if let Some(claim) = claims.get(&wait.lock) {
                 wait.holder = claim.holder(wait.waiter);
             }
+            let holder = wait.holder.thread();
+            judged
+                .holders
+                .extend(holder.filter(|holder| has_slept(*holder)));
         }
-        let holders = waits.iter().filter(of_python);
-        let holders = holders.filter_map(|wait| wait.holder.thread());
-        Ok(holders.filter(|holder| has_slept(*holder)).collect())
+        Ok(judged)
     }
 
     /// Threads that are in blocks of locks that are waited for, by the lock.
-    fn claims(&mut self, snapshot: &Snapshot, table: &StackTable) -> HashMap<Identity, Claim> {
-        let of_python = |wait: &&Wait| wait.kind == Waited::Python;
-        let waits = || snapshot.waits.iter().filter(of_python);
+    fn claims(
+        &mut self,
+        threads: &Threads,
+        waits: &[Wait],
+        table: &StackTable,
+    ) -> HashMap<Identity, Claim> {
+        let threads = &threads.all;
+        let waits = || waits.iter().filter(|wait| is_of_python(wait));
         let wanted: HashSet<&Identity> = waits().map(|wait| &wait.lock).collect();
-        let threads = &snapshot.threads.all;
         let tgids: HashSet<u32> = waits().map(|wait| threads[wait.waiter].task.tgid).collect();
         let mut claims: HashMap<Identity, Claim> = HashMap::new();
         for (index, thread) in threads.iter().enumerate() {
@@ -132,7 +131,9 @@ impl Pythons {
             }
             let identity = |address: u64| Identity::Private { space, address };
             let is_wanted = |address: u64| wanted.contains(&identity(address));
-            for within in table.python_locks_within(tgid, thread.registers, is_wanted) {
+            for within in
+                table.python_locks_within(tgid, thread.registers.thread_pointer, is_wanted)
+            {
                 let claim = claims.entry(identity(within.address)).or_insert(Claim {
                     thread: index,
                     is_owner: within.is_owner,
@@ -145,6 +146,15 @@ impl Pythons {
         claims.retain(|_, claim| !self.late.contains(&threads[claim.thread].task.tgid));
         claims
     }
+}
+
+/// Facts that came of it.
+#[derive(Default)]
+pub(super) struct Judged {
+    /// Waits that were dropped, of threads asked for.
+    pub(super) passing: u64,
+    /// Threads with locks that have slept all the time.
+    pub(super) holders: Vec<usize>,
 }
 
 /// A thread that is in a block of a lock's.
@@ -167,6 +177,10 @@ impl Claim {
     }
 }
 
+fn is_of_python(wait: &Wait) -> bool {
+    wait.kind == Waited::Python
+}
+
 fn is_unknown(wait: &Wait) -> bool {
     wait.private && wait.kind == Waited::Program(Class::Unknown)
 }
@@ -185,12 +199,13 @@ fn name(wait: &mut Wait, thread: &Thread, stack: &Stack, table: &StackTable) {
     wait.kind = Waited::Python;
     if verdict.meaning.is_own {
         let space = thread.space;
-        wait.lock = match table.python_lock_waited_for(thread.task.tgid, thread.registers) {
-            Some(address) => Identity::Private { space, address },
-            None => Identity::Hidden {
-                waiter: wait.waiter,
-                space,
-            },
-        };
+        wait.lock =
+            match table.python_lock_waited_for(thread.task.tgid, thread.registers.thread_pointer) {
+                Some(address) => Identity::Private { space, address },
+                None => Identity::Hidden {
+                    waiter: wait.waiter,
+                    space,
+                },
+            };
     }
 }

@@ -9,7 +9,6 @@ use python::{NONE, Runtime, Within};
 use super::outside;
 use super::process::Pages;
 use crate::StackTable;
-use crate::unwind::Registers;
 
 /// Locks of a process that the BPF side is told of: interpreters may have one each from 3.12 on.
 pub const LOCKS_TOLD: usize = 4;
@@ -140,15 +139,16 @@ impl StackTable {
         is_so
     }
 
-    /// Locks of Python in whose `with` blocks a thread of a process is, as far as `is_wanted` says so of their addresses: it has taken them. The futex
-    /// is there, but from 3.14 on ([`StackTable::python_lock_waited_for`]). A lock that was taken otherwise is not among them.
+    /// Locks of Python in whose `with` blocks a thread of a process is, by the address that its own data lies around, as far as `is_wanted`
+    /// says so of their addresses: it has taken them. The futex is there, but from 3.14 on ([`StackTable::python_lock_waited_for`]). A lock
+    /// that was taken otherwise is not among them.
     pub fn python_locks_within(
         &self,
         tgid: u32,
-        registers: Registers,
+        thread_pointer: u64,
         is_wanted: impl Fn(u64) -> bool,
     ) -> Vec<Within> {
-        let thread = self.python_thread(tgid, registers);
+        let thread = self.python_thread(tgid, thread_pointer);
         thread.map_or_else(Vec::new, |(runtime, state)| {
             runtime.locks_within(&Pages(tgid), state, is_wanted)
         })
@@ -156,15 +156,15 @@ impl StackTable {
 
     /// Address of the lock of Python that a thread of a process waits for, where the futex is one of the waiter's own. `None`: it is the
     /// futex, or nobody knows.
-    pub fn python_lock_waited_for(&self, tgid: u32, registers: Registers) -> Option<u64> {
-        let (runtime, state) = self.python_thread(tgid, registers)?;
+    pub fn python_lock_waited_for(&self, tgid: u32, thread_pointer: u64) -> Option<u64> {
+        let (runtime, state) = self.python_thread(tgid, thread_pointer)?;
         runtime.lock_waited_for(&Pages(tgid), state)
     }
 
     /// The interpreter of a process, and the state of a thread.
-    fn python_thread(&self, tgid: u32, registers: Registers) -> Option<(Arc<Runtime>, u64)> {
+    fn python_thread(&self, tgid: u32, thread_pointer: u64) -> Option<(Arc<Runtime>, u64)> {
         let (_, runtime) = self.unwinder.pythons.runtime(tgid)?;
-        let state = outside::state(&Pages(tgid), &runtime, registers.thread_pointer)?;
+        let state = outside::state(&Pages(tgid), &runtime, thread_pointer)?;
         Some((runtime, state))
     }
 
