@@ -256,6 +256,11 @@ const V3_14: Layout = Layout {
 };
 
 impl Layout {
+    /// Tells if a frame has the sign of [`Layout::entries`].
+    pub(crate) fn is_marked(&self, frame: &[u8]) -> bool {
+        frame.get(usize::from(self.mark)) == Some(&self.marked)
+    }
+
     /// Bytes of a frame up to the last field that is looked at.
     pub fn frame_span(&self) -> usize {
         let mark = if self.mark == NONE { 0 } else { self.mark };

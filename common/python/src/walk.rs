@@ -82,7 +82,7 @@ fn follow(
     let layout = &runtime.layout;
     // Between two functions' frames there is at most one that is none's.
     each_frame(memory, runtime, thread_state, 2 * most + 1, |_, bytes| {
-        let is_marked = bytes.get(usize::from(layout.mark)) == Some(&layout.marked);
+        let is_marked = layout.is_marked(bytes);
         if layout.entries == Entries::Between && is_marked {
             if let Some(last) = frames.last_mut() {
                 last.word |= ENTRY;

@@ -83,7 +83,7 @@ impl Runtime {
         let own = thread_state.wrapping_add(self.layout.thread_id.into());
         let own = word(memory, own).unwrap_or(0);
         let each = |frame: u64, bytes: &[u8]| {
-            if self.is_between(bytes) {
+            if self.layout.entries == Entries::Between && self.layout.is_marked(bytes) {
                 return Ok(ControlFlow::Continue(()));
             }
             match self.waits(memory, frame, bytes) {
@@ -134,17 +134,9 @@ impl Runtime {
         calls.find_map(|call| {
             let callee = self.callee(memory, call[0], call[1])?;
             let takes = callee.code.is_none() && TAKING.contains(&callee.name.as_str());
-            takes
-                .then(|| self.as_lock(memory, callee.on))??
-                .address
-                .into()
+            let lock = takes.then(|| self.as_lock(memory, callee.on))??;
+            Some(lock.address)
         })
-    }
-
-    /// Tells if a frame is no function's.
-    fn is_between(&self, bytes: &[u8]) -> bool {
-        let mark = bytes.get(usize::from(self.layout.mark));
-        self.layout.entries == Entries::Between && mark == Some(&self.layout.marked)
     }
 
     /// The lock whose `__exit__` a value is, or whose condition's; `next`: the value behind it.
