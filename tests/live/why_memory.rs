@@ -18,7 +18,7 @@ fn maps_that_engines_share_count_once_and_mapped_ones_not_again() {
     let mut mixture = Workload::start("mixture", "--rounds 5");
     let dir = tempfile::tempdir().expect("a directory");
     let mut pipe = FullPipe::new(dir.path().join("why.json"));
-    let options = format!("-o {} --all {ALL}", pipe.path().display());
+    let options = format!("-o {} -p {} {ALL}", pipe.path().display(), mixture.pid());
     let tool = Tool::attached("why", options);
     pipe.fill();
     mixture.go();
