@@ -72,10 +72,11 @@ impl Corked {
                 libc::write(child_hello.as_raw_fd(), pid.as_ptr().cast(), pid.len());
                 let mut go = 0_u8;
                 let read = libc::read(child_cork.as_raw_fd(), (&raw mut go).cast(), 1);
-                if read == 1 && go == 1 {
-                    Ok(())
-                } else {
-                    Err(std::io::Error::from_raw_os_error(libc::ECANCELED))
+                match (read, go) {
+                    (1, 1) => Ok(()),
+                    (1, _) => Err(std::io::Error::from_raw_os_error(libc::ECANCELED)),
+                    // The tool was killed: an error that nobody takes would end in a message on stderr.
+                    _ => libc::_exit(1),
                 }
             });
         }

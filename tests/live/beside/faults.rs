@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use oracle::ticks::Ticks;
 use oracle::{Below, Engine, Logs};
@@ -136,55 +136,30 @@ fn killed_while_writing_a_file_leaves_none() {
     }
 }
 
+/// Its first word stands between the window's begin and the command's: with no room for it the tool goes no further.
 #[test]
 fn a_command_that_has_not_begun_goes_with_a_killed_tool() {
     let _machine = Machine::beside();
+    let dir = tempfile::tempdir().expect("a directory");
     for tool in COMMANDED.iter().copied() {
-        // A hypervisor may take the CPU away just then.
-        let killed = (0..5).any(|_| killed_before_its_command(tool));
-        assert!(killed, "{tool}: stopped too late to show it");
+        let mut said = FullPipe::new(dir.path().join(tool));
+        said.fill();
+        let stderr = fs::File::options().write(true).open(said.path());
+        // It would outlast the wait for its end.
+        let mut command = Tool::command(tool, "-- sleep 600");
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let stderr = stderr.expect("a FIFO with a reader");
+        let mut running = command.stderr(stderr).spawn().expect("a tool");
+        said.await_writer(running.id());
+        let held = Held::by(running.id());
+        running.kill().expect("it is there");
+        running.wait().expect("its status");
+        assert!(
+            !held.programs.is_empty() && !held.children.is_empty(),
+            "{tool}: {held:?}"
+        );
+        held.assert_gone(tool);
     }
-}
-
-/// Looks whether it was, and had a child. A child that was let go already becomes the command after its tool's end.
-fn killed_before_its_command(tool: &str) -> bool {
-    let running = Tool::start(tool, "-- sleep 60");
-    first_in_line(|| {
-        until("a child before any program is attached", || {
-            let held = Held::by(running.pid());
-            !held.children.is_empty() && !held.maps.is_empty()
-        });
-        running.signal(libc::SIGSTOP);
-    });
-    let held = Held::by(running.pid());
-    running.signal(libc::SIGKILL);
-    let mut begun = false;
-    until("nothing of the tool's, or its command", || {
-        begun = held.children.iter().any(|id| {
-            let comm = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
-            // It would sleep on with the tool's stdout.
-            // SAFETY: sends a signal.
-            comm == "sleep\n" && unsafe { libc::kill(*id as i32, libc::SIGKILL) } == 0
-        });
-        begun || !held.is_there()
-    });
-    running.finish();
-    !begun
-}
-
-/// Has a CPU for this thread whenever it wants one, as a tool may have that loads.
-fn first_in_line<T>(work: impl FnOnce() -> T) -> T {
-    let set = |policy: libc::c_int, priority: libc::c_int| {
-        let param = libc::sched_param {
-            sched_priority: priority,
-        };
-        // SAFETY: reads a structure of ours.
-        unsafe { libc::sched_setscheduler(0, policy, &raw const param) == 0 }
-    };
-    assert!(set(libc::SCHED_FIFO, 2), "it may ask for a CPU");
-    let done = work();
-    assert!(set(libc::SCHED_OTHER, 0), "it may give it back");
-    done
 }
 
 #[test]
