@@ -34,9 +34,9 @@ use crate::pressure::parties::{self, Party};
 use crate::pressure::psi::{self, Resource, Source};
 use crate::pressure::stacks::{self, Stacks};
 use crate::pressure::task::TaskStock;
-use crate::pressure::utilisation;
 use crate::pressure::victims::Filter;
 use crate::pressure::waits::Looks;
+use host::utilisation;
 
 /// Everything at the end of one interval and the start of the next.
 #[derive(Default)]

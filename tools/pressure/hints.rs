@@ -154,7 +154,7 @@ fn target(who: &Ranked<'_>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::pressure::parties::Party;
-    use crate::pressure::utilisation::{DiskUse, Use};
+    use host::utilisation::{DiskUse, Use};
 
     fn party(comm: &str, tgid: Option<u32>) -> Party {
         Party {

@@ -12,8 +12,8 @@ use crate::pressure::harvest::{ON_CPU, ON_IO, ON_MEMORY};
 use crate::pressure::parties::Party;
 use crate::pressure::psi::{Lost, Resource};
 use crate::pressure::stacks::Stack;
-use crate::pressure::utilisation::Use;
 use crate::pressure::waits::{Waiting, Waits};
+use host::utilisation::Use;
 
 /// Threads in wait at a time below which nobody would notice.
 pub(crate) const LEAST_THREADS: f64 = 0.1;

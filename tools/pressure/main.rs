@@ -32,7 +32,6 @@ mod stacks;
 mod task;
 mod trigger;
 mod urgency;
-mod utilisation;
 mod victims;
 mod waits;
 

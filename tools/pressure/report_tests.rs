@@ -11,7 +11,7 @@ use crate::pressure::cgroups::CgroupPressure;
 use crate::pressure::interval::Quota;
 use crate::pressure::parties::Party;
 use crate::pressure::psi::{Lost, Share};
-use crate::pressure::utilisation::{DiskUse, Use};
+use host::utilisation::{DiskUse, Use};
 
 #[path = "report_waits_tests.rs"]
 mod of_waits;

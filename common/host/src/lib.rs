@@ -16,6 +16,7 @@ pub mod semaphores;
 pub mod sharing;
 pub mod signals;
 pub mod task;
+pub mod utilisation;
 pub mod waits;
 
 pub use machine::{CompatCall, ELF_MACHINE, KERNEL_IMAGE, WALKS_PYTHON, code_mask};

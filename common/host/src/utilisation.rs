@@ -1,18 +1,17 @@
-//! How busy CPUs, memory and disks are, and what failed: the U and the E of the table, from /proc.
+//! Utilisation and errors of CPUs, memory and disks, from /proc.
 
 use std::fs;
 use std::path::Path;
 
-use host::clock::monotonic_ns;
-use host::procs;
-use profile::rank::Rank;
+use crate::clock::monotonic_ns;
+use crate::procs;
 
 /// Sectors of /proc/diskstats, whatever the disk's own.
 const SECTOR_BYTES: u64 = 512;
 
 /// Counters at one moment.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     time_ns: u64,
     /// user nice system idle iowait irq softirq steal.
     cpu_ticks: [u64; 8],
@@ -21,6 +20,7 @@ pub(crate) struct Snapshot {
     memory_available_bytes: u64,
     swapped_bytes: u64,
     oom_kills: Option<u64>,
+    refaulted_bytes: u64,
     disks: Vec<Disk>,
 }
 
@@ -36,35 +36,47 @@ struct Disk {
 
 /// The busiest disk of an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct DiskUse {
-    pub(crate) name: String,
+pub struct DiskUse {
+    /// Its name, as in /sys/block.
+    pub name: String,
     /// Time with at least one request in flight.
-    pub(crate) busy_percent: f64,
-    pub(crate) read_bytes: u64,
-    pub(crate) written_bytes: u64,
+    pub busy_percent: f64,
+    /// Read from it.
+    pub read_bytes: u64,
+    /// Written to it.
+    pub written_bytes: u64,
     /// Requests in flight, on average.
-    pub(crate) queue: f64,
+    pub queue: f64,
 }
 
 /// What a machine did in an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Use {
-    pub(crate) cpus: u64,
-    pub(crate) busy_percent: f64,
-    pub(crate) irq_percent: f64,
+pub struct Use {
+    /// CPUs that are there.
+    pub cpus: u64,
+    /// Share of their time in which they were not idle, or were taken.
+    pub busy_percent: f64,
+    /// Share of their time in interrupts.
+    pub irq_percent: f64,
     /// Taken by the hypervisor.
-    pub(crate) steal_percent: f64,
-    pub(crate) memory_total_bytes: u64,
-    pub(crate) memory_used_percent: f64,
-    pub(crate) swapped_bytes: u64,
-    /// `None`: the kernel does not count them (before 4.13).
-    pub(crate) oom_kills: Option<u64>,
+    pub steal_percent: f64,
+    /// Memory that there is.
+    pub memory_total_bytes: u64,
+    /// Share of it that nobody could have at once.
+    pub memory_used_percent: f64,
+    /// Memory that is in swap.
+    pub swapped_bytes: u64,
+    /// Processes that were killed for want of memory; `None`: the kernel does not count them (before 4.13).
+    pub oom_kills: Option<u64>,
+    /// Memory that was read again soon after it was given up.
+    pub refaulted_bytes: u64,
     /// Busiest first; those that did nothing are left out.
-    pub(crate) disks: Vec<DiskUse>,
+    pub disks: Vec<DiskUse>,
 }
 
 impl Snapshot {
-    pub(crate) fn take() -> Self {
+    /// Reads them.
+    pub fn take() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let memory = procs::memory();
         let mut snapshot = Self {
@@ -76,11 +88,22 @@ impl Snapshot {
         snapshot.memory_total_bytes = bytes("MemTotal:");
         snapshot.memory_available_bytes = bytes("MemAvailable:");
         snapshot.swapped_bytes = bytes("SwapTotal:").saturating_sub(bytes("SwapFree:"));
-        snapshot.oom_kills = procs::number(&read("/proc/vmstat"), "oom_kill");
+        snapshot.read_memory(&read("/proc/vmstat"));
         snapshot.read_disks(&read("/proc/diskstats"), |name| {
             Path::new("/sys/block").join(name).exists()
         });
         snapshot
+    }
+
+    fn read_memory(&mut self, vmstat: &str) {
+        self.oom_kills = procs::number(vmstat, "oom_kill");
+        let refaulted = ["workingset_refault_anon", "workingset_refault_file"];
+        let pages = refaulted
+            .iter()
+            .filter_map(|name| procs::number(vmstat, name));
+        self.refaulted_bytes = pages
+            .sum::<u64>()
+            .saturating_mul(rustix::param::page_size() as u64);
     }
 
     fn read_cpus(&mut self, stat: &str) {
@@ -116,8 +139,13 @@ impl Snapshot {
         }
     }
 
-    /// What happened since `before`.
-    pub(crate) fn since(&self, before: &Self) -> Use {
+    /// Their time, of `CLOCK_MONOTONIC`.
+    pub fn time_ns(&self) -> u64 {
+        self.time_ns
+    }
+
+    /// Use of everything since `before`.
+    pub fn since(&self, before: &Self) -> Use {
         let elapsed_ns = self.time_ns.saturating_sub(before.time_ns).max(1) as f64;
         let ticks = |at: usize| self.cpu_ticks[at].saturating_sub(before.cpu_ticks[at]);
         // Ticks are charged as they come: their own sum, not the clock, is what they are a share of.
@@ -130,7 +158,10 @@ impl Snapshot {
             .iter()
             .filter_map(|disk| disk.since(&before.disks, elapsed_ns))
             .collect();
-        disks.rank_by(|a, b| b.busy_percent.total_cmp(&a.busy_percent));
+        disks.sort_by(|a, b| {
+            let busier = b.busy_percent.total_cmp(&a.busy_percent);
+            busier.then_with(|| a.name.cmp(&b.name))
+        });
         Use {
             cpus: self.cpus,
             busy_percent: percent(&[0, 1, 2, 5, 6, 7]),
@@ -143,6 +174,7 @@ impl Snapshot {
                 .oom_kills
                 .zip(before.oom_kills)
                 .map(|(now, then)| now.saturating_sub(then)),
+            refaulted_bytes: self.refaulted_bytes.saturating_sub(before.refaulted_bytes),
             disks,
         }
     }
