@@ -80,6 +80,7 @@ mod why_chosen;
 mod why_cycles;
 mod why_locks;
 mod why_memory;
+mod why_moments;
 mod why_planted;
 mod why_processes;
 mod why_real;

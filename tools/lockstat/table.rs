@@ -278,14 +278,21 @@ pub(crate) fn held_by(holders: &[Holder]) -> Vec<String> {
         1 => who(holder),
         _ => format!("{} {}", who(holder), share(holder.caused_ns)),
     };
-    let mut named: Vec<String> = all.iter().take(NAMED).map(named).collect();
-    let is_one_of_many = |most: &Holder| most.caused_ns < caused_ns_of_all / NAMELESS;
-    if all.len() > NAMED && all.first().is_some_and(is_one_of_many) {
+    let is_one_of_many = |one: &&Holder| one.caused_ns < caused_ns_of_all / NAMELESS;
+    let count = match all.len() {
+        0..=NAMED => all.len(),
+        _ => all[..NAMED]
+            .iter()
+            .take_while(|one| !is_one_of_many(one))
+            .count(),
+    };
+    let mut named: Vec<String> = all[..count].iter().map(named).collect();
+    if count == 0 {
         let threads = units::counted(all.len() as u64, "threads");
-        named = vec![format!("{threads}, each less than 5% of the time")];
-    } else if all.len() > NAMED {
-        let rest = all[NAMED..].iter().map(|holder| holder.caused_ns).sum();
-        named.push(format!("{} more {}", all.len() - NAMED, share(rest)));
+        named.push(format!("{threads}, each less than 5% of the time"));
+    } else if count < all.len() {
+        let rest = all[count..].iter().map(|holder| holder.caused_ns).sum();
+        named.push(format!("{} more {}", all.len() - count, share(rest)));
     }
     vec![format!("{verb} {}", named.join(", ")), doing(&all)]
 }

@@ -94,6 +94,10 @@ pub struct Args {
     #[arg(long, help_heading = "Stacks")]
     pub(crate) threads: bool,
 
+    /// The times of samples are wanted, too.
+    #[arg(skip)]
+    pub(crate) moments: bool,
+
     #[command(flatten)]
     pub(crate) budget: Budget,
 
@@ -124,10 +128,10 @@ const NEEDS: [Need; 3] = [
 ];
 
 impl Args {
-    /// Whether a file is to say when each sample was taken.
+    /// Whether somebody is to say when each sample was taken.
     pub(crate) fn keeps_moments(&self) -> bool {
         let mut files = self.stacks.output.iter();
-        files.any(|file| file.format == Format::File(FileFormat::Perf))
+        self.moments || files.any(|file| file.format == Format::File(FileFormat::Perf))
     }
 
     /// How often the event is sampled.

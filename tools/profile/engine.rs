@@ -1,5 +1,6 @@
 //! profile at work: from loading its programs to the report.
 
+use std::collections::HashMap;
 use std::os::fd::RawFd;
 
 use anyhow::{Context, Result};
@@ -33,6 +34,8 @@ use crate::profile::traps;
 /// Bytes of stacks under way, and stacks that are known, where it is part of a tool: samples are few beside waits.
 const PART_RING: u32 = 2 << 20;
 const PART_STACKS: u32 = 1 << 14;
+/// The same of the times of samples: 16,384 from one look to the next.
+const PART_MOMENTS: u32 = 1 << 20;
 
 /// The tool at work.
 pub struct Profiling<'a> {
@@ -65,6 +68,7 @@ impl Sampled for Args {
             if setup.tables.is_some() {
                 open.maps.stack_ring.set_max_entries(PART_RING)?;
                 open.maps.stacks_sent.set_max_entries(PART_STACKS)?;
+                open.maps.moments.set_max_entries(PART_MOMENTS)?;
             }
             Ok(open.maps.moments.set_autocreate(self.keeps_moments())?)
         })?;
@@ -118,6 +122,12 @@ impl Profiling<'_> {
     /// Its samples with the names of their functions.
     pub(crate) fn profile(&mut self, harvest: &Harvest) -> Profile {
         report::profile_of(self.args, &harvest.rows, harvest.window, &mut self.stacks)
+    }
+
+    /// Number of samples of each process until `end_ns` that no earlier call has counted, whatever each stands for; only where moments
+    /// are kept, and instead of them.
+    pub(crate) fn sampled(&mut self, end_ns: u64) -> HashMap<u32, u64> {
+        self.moments.drain(end_ns)
     }
 
     /// Single samples in the order of their times, where a file is to have them; after [`Self::harvest`].

@@ -68,6 +68,22 @@ impl Moments {
         }
     }
 
+    /// Number of samples of each process until `end_ns` that no earlier call has counted; none of them is kept.
+    pub(crate) fn drain(&mut self, end_ns: u64) -> HashMap<u32, u64> {
+        self.absorb();
+        let mut counts = HashMap::new();
+        for moment in self.all.extract_if(.., |moment| moment.time_ns <= end_ns) {
+            *counts
+                .entry(self.rows[moment.sample].task.tgid)
+                .or_default() += 1;
+        }
+        if self.all.is_empty() {
+            self.rows.clear();
+            self.numbers.clear();
+        }
+        counts
+    }
+
     fn row(&mut self, moment: &moment) -> usize {
         let key = &moment.key;
         let (user, kernel) = (key.user_stack, key.kernel_stack);

@@ -7,11 +7,13 @@ use host::clock::Edges;
 use profile::rank::Rank;
 use session::quotas::UsedUp;
 
+use crate::why::args::SAMPLES_HZ;
 use crate::why::chosen::Chosen;
 use crate::why::cycles::Cycles;
 use crate::why::drafts::{Drafts, Found};
 use crate::why::line::{Culprit, LOST, Line, Program, RESIDUAL, UNSEEN};
 use crate::why::locks::Split;
+use crate::why::timeline::Moment;
 
 /// All time of the threads that were asked for.
 pub(crate) struct Account {
@@ -31,6 +33,8 @@ pub(crate) struct Account {
     pub(crate) looked: Option<f64>,
     /// Work cycles, if they were asked for.
     pub(crate) cycles: Option<Cycles>,
+    /// Pieces of the window, if they were asked for.
+    pub(crate) moments: Vec<Moment>,
     /// It was chosen, where nobody was asked for.
     pub(crate) chosen: Option<Chosen>,
 }
@@ -77,6 +81,7 @@ impl Account {
             quotas: found.waits.quotas.clone(),
             looked: found.looked,
             cycles,
+            moments: Vec::new(),
             chosen: None,
         }
     }
@@ -94,6 +99,21 @@ impl Account {
     fn sum(&self, is_wanted: impl Fn(&Line) -> bool) -> u64 {
         let lines = self.lines.iter().filter(|line| is_wanted(line));
         lines.map(Line::time_ns).sum()
+    }
+
+    /// CPUs that the threads had at a moment, as samples tell; `None`: not all of the time was looked at.
+    pub(crate) fn cpus(&self, moment: &Moment) -> Option<f64> {
+        if self.looked.is_some() {
+            return None;
+        }
+        let is_theirs = |tgid| {
+            let chosen = self.chosen.as_ref();
+            chosen.is_none_or(|chosen| chosen.tgids.contains(tgid))
+        };
+        let theirs = moment.samples.iter().filter(|(tgid, _)| is_theirs(tgid));
+        let samples: u64 = theirs.map(|(_, samples)| samples).sum();
+        let of_one_cpu = SAMPLES_HZ as f64 * moment.ns().max(1) as f64 / 1e9;
+        Some(samples as f64 / of_one_cpu)
     }
 
     /// The line that costs most. A wait for a child is none where the child's own time is in the account.

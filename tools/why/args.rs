@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use budget::Budget;
 use clap::Parser;
+use profile::write::Format as FileFormat;
 use session::options::{Common, Stacks};
+use session::output::Format;
 use session::probe::{Kernel, Need};
 use session::schedule::{For, parse_duration};
 use session::targets::{Settings, Targets};
@@ -41,7 +43,7 @@ const LENGTH: Duration = Duration::from_secs(10);
 const MAX_OVERHEAD: f64 = 5.0;
 
 /// Samples of each CPU in a second: a function with half of 10 s on one CPU is known to 1.4 points.
-const SAMPLES_HZ: &str = "499";
+pub(crate) const SAMPLES_HZ: u64 = 499;
 
 /// All of a program's time in one table: what costs most, and who causes it
 #[derive(Parser, Debug)]
@@ -123,7 +125,7 @@ impl Parts {
         let mut parts = Self {
             waits: WaitArgs::try_parse_from(["offcputime", "-m", "0", "--waker"])?,
             queue: QueueArgs::try_parse_from(["runqlat"])?,
-            cpu: CpuArgs::try_parse_from(["profile", "-F", SAMPLES_HZ])?,
+            cpu: CpuArgs::try_parse_from(["profile", "-F", &SAMPLES_HZ.to_string()])?,
             disks: DiskArgs::try_parse_from(["biolatency", "-D", "-P", "--phases"])?,
             locks: LockArgs::try_parse_from(["lockstat"])?,
             everyone: Targets::default().resolve()?,
@@ -133,6 +135,7 @@ impl Parts {
             stacks.output.clear();
         }
         (parts.locks.unwind, parts.locks.no_inline) = (args.stacks.unwind, args.stacks.no_inline);
+        parts.locks.native = args.stacks.native;
         for (targets, budget) in [
             (&mut parts.waits.targets, &mut parts.waits.budget),
             (&mut parts.queue.targets, &mut parts.queue.budget),
@@ -144,6 +147,7 @@ impl Parts {
         }
         parts.waits.details = true;
         parts.waits.cycles = args.slowest.is_some();
+        parts.cpu.moments = args.has_timeline();
         parts.queue.by_victim = args.chooses();
         Ok(parts)
     }
@@ -158,6 +162,13 @@ impl Args {
     /// Looks whether it is about the program that loses most.
     pub(crate) fn chooses(&self) -> bool {
         self.targets.are_all() && !self.all
+    }
+
+    /// Whether some output shows when resources were short.
+    pub(crate) fn has_timeline(&self) -> bool {
+        let files = self.stacks.output.iter().map(|file| file.format);
+        let mut all = files.chain(self.stacks.format(&self.common));
+        all.any(|format| matches!(format, Format::Json | Format::File(FileFormat::Html)))
     }
 
     /// Length of the run.

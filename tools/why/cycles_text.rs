@@ -12,7 +12,7 @@ use host::clock::wall_clock;
 use crate::why::cycles::{Cycles, Exemplar, Home};
 use crate::why::kinds::At;
 use crate::why::table::words_of;
-use crate::why::words::{function, processes};
+use crate::why::words::{fit, function, processes};
 
 /// Lines of the comparison, and the time from which one is shown: one of so many of the slowest's.
 const TOP: usize = 8;
@@ -150,7 +150,7 @@ fn table(cycles: &Cycles) -> Table<'static> {
         }
         let words = words(&part.at);
         let times = [slow_ns, rest_ns].map(units::duration);
-        table.fitted(times, move |room| cut(&words, room));
+        table.fitted(times, move |room| fit(&words, room));
     }
     let [slow_ns, rest_ns, lines] = more;
     if lines > 0.0 {
@@ -180,7 +180,18 @@ fn plain(at: &At) -> String {
 }
 
 /// `12:00:01.123  204 ms, server 1234: futex take_the_lock 198 ms, on CPU 4.0 ms`
+pub(super) fn words_of_exemplar(one: &Exemplar) -> String {
+    let parts = parts(one);
+    let words = parts.iter().flat_map(|part| part.split_whitespace());
+    words.collect::<Vec<_>>().join(" ")
+}
+
 fn exemplar(one: &Exemplar) -> Vec<String> {
+    sentence(&parts(one), "", WIDTH - 2)
+}
+
+/// The same in parts that stay on one line.
+fn parts(one: &Exemplar) -> Vec<String> {
     let (name, tid) = &one.thread;
     let mut parts = vec![format!(
         "{} {:>8} {} {tid}:",
@@ -200,5 +211,5 @@ fn exemplar(one: &Exemplar) -> Vec<String> {
         _ if at == last => words,
         _ => words + ",",
     }));
-    sentence(&parts, "", WIDTH - 2)
+    parts
 }

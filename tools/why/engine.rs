@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use budget::cost::Cost;
 use budget::meter::Meter;
 use budget::{Sampler, Windowed};
-use host::clock::Edges;
+use host::clock::{Edges, monotonic_ns};
 use host::{privileges, remedies};
 use profile::ends;
 use profile::model::Profile;
@@ -25,6 +25,7 @@ use crate::why::chosen::Chosen;
 use crate::why::disks::Disks;
 use crate::why::drafts::Found;
 use crate::why::locks::Locks;
+use crate::why::timeline::Timeline;
 use crate::why::{report, wall};
 
 /// Part of a budget that disks may cost.
@@ -44,6 +45,8 @@ pub(crate) struct Why<'a> {
     locks: Option<Beside<'a, Locks<'a>>>,
     /// Remarks for the closing lines.
     notes: Vec<String>,
+    /// Only where it is shown.
+    timeline: Option<Timeline>,
     meter: &'a Meter,
     /// From the report on.
     closing: Option<Closing>,
@@ -72,6 +75,7 @@ impl Sampled for Args {
             queue: queue.collector(&setup.for_part(queue))?,
             cpu: cpu.collector(&sharing)?,
             waits,
+            timeline: self.has_timeline().then(Timeline::default),
             meter: setup.meter,
             closing: None,
         }))
@@ -146,6 +150,14 @@ impl Together for Why<'_> {
         parts
     }
 
+    fn look_around(&mut self) -> Result<()> {
+        let timeline = self.timeline.as_mut();
+        if let Some(timeline) = timeline.filter(|timeline| timeline.is_due(monotonic_ns())) {
+            timeline.add(|end_ns| self.cpu.sampled(end_ns));
+        }
+        Ok(())
+    }
+
     fn describe(&self) -> String {
         self.args.window().describe()
     }
@@ -153,6 +165,9 @@ impl Together for Why<'_> {
     fn report(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<()> {
         let waits = self.waits.harvest(sampler, window)?;
         let mut queue = self.queue.harvest(window)?;
+        if let Some(timeline) = &mut self.timeline {
+            timeline.add(|end_ns| self.cpu.sampled(end_ns));
+        }
         let cpu = self.cpu.harvest(sampler, window)?;
         let disks = self.disks.as_mut().map(Beside::seen).transpose()?;
         let locks = self.locks.as_mut().map(Beside::seen).transpose()?;
@@ -180,6 +195,7 @@ impl Together for Why<'_> {
             window,
             looked: (!sampler.is_exact()).then(|| sampler.share(window.end_ns)),
         });
+        account.moments = self.timeline.iter_mut().flat_map(Timeline::take).collect();
         account.chosen = chosen;
         let wall = wall::profile(&off, &on, waits.accounting.oncpu_ns);
         let programs = self.parts().into_iter().flat_map(Windowed::programs);

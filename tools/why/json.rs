@@ -11,6 +11,7 @@ use crate::why::chosen::Chosen;
 use crate::why::cycles_json;
 use crate::why::line::{Blame, Culprit, Line, Program};
 use crate::why::lock::Lock;
+use crate::why::timeline;
 
 /// Most bytes of the brief form.
 const BRIEF: usize = 4096;
@@ -34,6 +35,10 @@ pub(crate) fn whole(account: &Account, closing: &Closing) -> Map<String, Value> 
         (
             "cycles",
             json!(account.cycles.as_ref().map(cycles_json::whole)),
+        ),
+        (
+            "timeline",
+            timeline::to_json(&account.moments, |moment| account.cpus(moment)),
         ),
         ("losses", closing.losses.to_json()),
         ("cost", closing.cost.to_json()),

@@ -91,24 +91,21 @@ impl Lock {
         (!self.doing.is_empty()).then(|| format!("({})", self.doing))
     }
 
-    /// Lines below the one of its waits, which took `ns`; that is an estimate if it is not exact.
-    pub(crate) fn remarks(&self, ns: u64, is_exact: bool) -> Vec<String> {
-        let mut remarks: Vec<String> = sentence(&self.about, ";", WORDS)
-            .iter()
-            .flat_map(|line| {
-                let parts: Vec<String> = line.split(", ").map(str::to_owned).collect();
-                sentence(&parts, ",", WORDS)
-            })
-            .collect();
-        if is_exact && self.differs(ns) {
-            let time = units::duration(self.lockstat_ns);
-            remarks.push(format!("lockstat has {time}: time spinning, and in calls"));
-        }
-        remarks.iter().map(|remark| format!("  {remark}")).collect()
+    /// Lines on its holders, below the one of its waits.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let lines = sentence(&self.about, ";", WORDS);
+        let lines = lines.iter().flat_map(|line| {
+            let parts: Vec<String> = line.split(", ").map(str::to_owned).collect();
+            sentence(&parts, ",", WORDS)
+        });
+        lines.map(|line| format!("  {line}")).collect()
     }
 
-    fn differs(&self, ns: u64) -> bool {
-        self.lockstat_ns.saturating_sub(ns) as f64 > SAME * ns as f64
+    /// A line on its waits, which took `ns` exactly, where lockstat knows of more.
+    pub(crate) fn difference(&self, ns: u64) -> Option<String> {
+        let differs = self.lockstat_ns.saturating_sub(ns) as f64 > SAME * ns as f64;
+        let time = units::duration(self.lockstat_ns);
+        differs.then(|| format!("  lockstat has {time}: time spinning, and in calls"))
     }
 
     /// The same for programs.

@@ -27,9 +27,11 @@ mod page;
 mod remarks;
 mod report;
 mod sentences;
+mod strips;
 mod table;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod wall;
 mod words;
 

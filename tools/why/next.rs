@@ -31,6 +31,10 @@ fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) 
     let step = match line.kind {
         ON_CPU => Step::CpuPicture,
         THROTTLED => return Some(Step::CpuTime.line_for(&target, "what uses up the quota")),
+        GIL => {
+            let answers = "which functions have the interpreter";
+            return Some(Step::CpuTime.line_for(&target, answers));
+        }
         RUN_QUEUE => match neighbour(args, line, is_there) {
             Some((name, pid)) => {
                 let answers = format!("what {} runs", next::in_remark(&comm(&name), "it"));
@@ -49,7 +53,7 @@ fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) 
         _ if line.lock.is_some() => {
             return line.lock.as_ref().map(|lock| lock.next(&target));
         }
-        "futex" | GIL | "lock" | "file-lock" | "semaphore" | "eventfd" => Step::Locks,
+        "futex" | "lock" | "file-lock" | "semaphore" | "eventfd" => Step::Locks,
         "page-fault" => Step::MajorFaults,
         _ => match neighbour(args, line, is_there) {
             Some((_, pid)) => return Some(Step::Why.line(&format!("-p {pid}"))),

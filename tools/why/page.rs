@@ -6,10 +6,13 @@ use profile::units;
 use crate::why::account::Account;
 use crate::why::line::{IDLE, Line};
 use crate::why::remarks::remarks;
+use crate::why::strips::timeline;
 use crate::why::table::{cells, is_remainder, whose, words};
 
 /// Lines of a page.
 const MOST_BARS: usize = 40;
+/// One of so many parts of all time is the least that a line has.
+const LEAST: u64 = 1000;
 
 /// Everything of an account for a page, with what is behind each line. `answer`: sentences in lines of a terminal, and a command.
 pub(super) fn page(account: &Account, answer: &[String]) -> draw::Account {
@@ -21,12 +24,14 @@ pub(super) fn page(account: &Account, answer: &[String]) -> draw::Account {
         }
     }
     let next = sentences.pop_if(|line| line.starts_with("next: "));
-    let lines = account.lines.iter();
-    let bars = lines.filter(|line| line.time_ns() > 0 || is_remainder(line));
-    let mut bars: Vec<Bar> = bars.map(|line| bar(account, line)).collect();
-    let more = bars.len().saturating_sub(MOST_BARS);
+    let has_time = |line: &&Line| line.time_ns() > 0 || is_remainder(line);
+    let lines: Vec<&Line> = account.lines.iter().filter(has_time).collect();
+    let least_ns = account.lifetime_ns / LEAST;
+    let is_shown = |line: &&&Line| line.time_ns() >= least_ns || is_remainder(line);
+    let shown = lines.iter().filter(is_shown).take(MOST_BARS);
+    let mut bars: Vec<Bar> = shown.map(|line| bar(account, line)).collect();
+    let more = lines.len() - bars.len();
     if more > 0 {
-        bars.truncate(MOST_BARS);
         bars.push(Bar {
             label: format!("{} (-j has all)", units::counted(more as u64, "more lines")),
             is_rest: true,
@@ -37,6 +42,7 @@ pub(super) fn page(account: &Account, answer: &[String]) -> draw::Account {
         sentences,
         next: next.unwrap_or_default(),
         bars,
+        timeline: timeline(account),
     }
 }
 
@@ -65,3 +71,7 @@ fn bar(account: &Account, line: &Line) -> Bar {
         stack: frames.map(|frame| frame.name.to_string()).collect(),
     }
 }
+
+#[cfg(test)]
+#[path = "page_tests.rs"]
+mod tests;

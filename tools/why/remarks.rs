@@ -20,17 +20,34 @@ pub(super) fn remarks(account: &Account, line: &Line) -> Vec<String> {
     let large = shares.filter(|(_, share)| *share >= LEAST_BLAME);
     let large = large.take(TOP_CULPRITS);
     let blamed = large.map(|(blame, share)| remark(account, line, blame, share));
-    let lock = line.lock.iter();
-    let name = lock.clone().map(|lock| format!("  for {}", lock.short()));
-    let is_exact = account.looked.is_none();
-    let holders = lock.flat_map(|lock| lock.remarks(line.time_ns(), is_exact));
-    let chain = line.chain.iter().filter(|_| line.is_busy());
+    let mut remarks = Vec::new();
+    let before = before(account, line);
+    if let Some(lock) = &line.lock {
+        let again = if before.is_some() { ", as above" } else { "" };
+        remarks.push(format!("  for {}{again}", lock.short()));
+    }
+    remarks.extend(blamed);
+    if let Some(lock) = &line.lock {
+        if before.is_none() {
+            remarks.extend(lock.remarks());
+        }
+        let exact_ns = account.looked.is_none().then(|| line.time_ns());
+        remarks.extend(exact_ns.and_then(|ns| lock.difference(ns)));
+    }
+    let chain = |line: &Line| line.chain.as_ref().map(Chain::remarks);
+    let own = chain(line).filter(|own| before.and_then(chain).as_ref() != Some(own));
+    remarks.extend(own.filter(|_| line.is_busy()).into_iter().flatten());
     let users = line.users.iter().filter_map(|users| users.remark(line));
-    let remarks = name.chain(blamed).chain(holders);
+    remarks.extend(users);
     remarks
-        .chain(chain.flat_map(Chain::remarks))
-        .chain(users)
-        .collect()
+}
+
+/// The line above that is about the same lock: who held it is told there.
+fn before<'a>(account: &'a Account, line: &Line) -> Option<&'a Line> {
+    let name = &line.lock.as_ref()?.name;
+    let is_same = |other: &&Line| other.lock.as_ref().is_some_and(|lock| lock.name == *name);
+    let first = account.lines.iter().find(is_same)?;
+    (!std::ptr::eq(first, line)).then_some(first)
 }
 
 fn remark(account: &Account, line: &Line, blame: &Blame, share: f64) -> String {

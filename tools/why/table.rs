@@ -14,7 +14,7 @@ use crate::why::account::Account;
 use crate::why::args::Args;
 use crate::why::line::{IDLE, LOST, Line, ON_CPU, RESIDUAL, RUN_QUEUE, UNSEEN, p99_ns};
 use crate::why::remarks::remarks;
-use crate::why::words::{function, program};
+use crate::why::words::{fit, function, program};
 
 /// Lines that people are shown.
 const TOP: usize = 12;
@@ -105,7 +105,7 @@ impl Lines {
     fn row(&mut self, cells: [String; 6], remarks: Vec<String>) {
         let [time, share, waits, mean, p99, words] = cells;
         let cells = [time, share, waits, mean, p99];
-        self.table.fitted(cells, move |room| cut(&words, room));
+        self.table.fitted(cells, move |room| fit(&words, room));
         self.remarks.push(remarks);
     }
 

@@ -10,22 +10,24 @@ use super::account::Account;
 use super::args::Args;
 use super::line::{Blame, Culprit, IDLE, LOST, Line, ON_CPU, RESIDUAL, RUN_QUEUE};
 
-use super::{json, next, page, sentences, table};
+use super::lock::Lock;
+use super::{json, next, sentences, table};
 use crate::biolatency::Phase;
+use crate::lockstat::example_row;
 use crate::narrow::{MANY, PATHS, assert_narrow};
 use crate::offcputime::{SLEEP, THROTTLED};
 
-const MS: u64 = 1_000_000;
+pub(super) const MS: u64 = 1_000_000;
 
 fn args(line: &str) -> Args {
     Args::from_command_line(&line.split(' ').map(Into::into).collect::<Vec<_>>()).expect("options")
 }
 
-fn program(name: &str, pid: u32) -> Culprit {
+pub(super) fn program(name: &str, pid: u32) -> Culprit {
     Culprit::Program((name.into(), pid), Some("put".into()))
 }
 
-fn line(kind: &'static str, ms: u64, blames: &[(Culprit, u64)]) -> Line {
+pub(super) fn line(kind: &'static str, ms: u64, blames: &[(Culprit, u64)]) -> Line {
     Line {
         kind,
         place: (kind == "futex").then(|| "get".into()),
@@ -45,7 +47,7 @@ fn line(kind: &'static str, ms: u64, blames: &[(Culprit, u64)]) -> Line {
 }
 
 /// Two threads for a second; what lines do not have is idleness.
-fn account(lines: Vec<Line>) -> Account {
+pub(super) fn account(lines: Vec<Line>) -> Account {
     let ns: i64 = lines.iter().map(|line| line.ns).sum();
     let idle = 2_000 - ns.cast_unsigned() / MS;
     let mut lines = lines;
@@ -62,12 +64,13 @@ fn account(lines: Vec<Line>) -> Account {
         quotas: Vec::new(),
         looked: None,
         cycles: None,
+        moments: Vec::new(),
         chosen: None,
     }
 }
 
 /// The sentences as one text.
-fn said(account: &Account) -> String {
+pub(super) fn said(account: &Account) -> String {
     let lines = sentences::sentences(account);
     let words: Vec<&str> = lines
         .iter()
@@ -165,6 +168,7 @@ fn the_next_command_looks_at_the_line_or_at_its_culprit() {
         (RUN_QUEUE, &other, "profile -p 9 10"),
         (RUN_QUEUE, &own, "runqlat -p 7 5 1"),
         ("futex", &other, "lockstat -p 7 10"),
+        ("gil", &other, "profile -p 7 10"),
         ("block-io", &other, "biolatency -P 5 1"),
         ("block-io", &device, "biolatency -d vda -P 5 1"),
         ("block-io", &queue, "biolatency -d vda --phases 5 1"),
@@ -182,6 +186,22 @@ fn the_next_command_looks_at_the_line_or_at_its_culprit() {
         command(&account(vec![line("pipe", 1, &other)])),
         "pressure 5 1"
     );
+}
+
+#[test]
+fn who_held_a_lock_is_told_once() {
+    let mut lines = vec![line("gil", 300, &[]), line("gil", 200, &[])];
+    for line in &mut lines {
+        line.lock = Some(Lock::of(&example_row(100)));
+    }
+    let text = table(&account(lines));
+    let said: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("  for "))
+        .collect();
+    assert!(!said[0].ends_with(", as above"), "{text}");
+    assert!(said[1].ends_with(", as above"), "{text}");
+    assert_eq!(said.len(), 2, "{text}");
 }
 
 #[test]
@@ -356,44 +376,4 @@ fn a_wait_for_a_child_that_no_child_ended_goes_behind_other_processes() {
     assert!(said(&account).contains("60% (90.0 ms), was spent waiting for a child"));
     account.programs.push(("cc1".into(), 9));
     assert!(said(&account).contains("40% (60.0 ms), was spent waiting on pipes"));
-}
-
-#[test]
-fn a_page_has_each_line_as_a_bar_with_its_culprits_and_idleness_has_no_length() {
-    let keeper = [(program("keeper", 9), 60), (Culprit::Interrupt, 40)];
-    let account = account(vec![line("futex", 300, &keeper), line(SLEEP, 200, &[])]);
-    let answer = sentences::sentences(&account);
-    let next = "next: lockstat -p 7 10".to_owned();
-    let page = page::page(&account, &[answer.clone(), vec![next.clone()]].concat());
-    assert_eq!(page.sentences.join(" "), said(&account));
-    assert!(
-        page.sentences
-            .iter()
-            .all(|sentence| !sentence.starts_with(' '))
-    );
-    assert!(
-        page.sentences.len() < answer.len(),
-        "lines are no sentences: {answer:?}"
-    );
-    assert_eq!(page.next, next);
-    let bars = page.bars.iter();
-    let bars: Vec<_> = bars
-        .map(|bar| (&*bar.label, bar.value, bar.is_rest))
-        .collect();
-    let expected = [
-        ("futex get", 300 * MS, false),
-        ("sleep", 200 * MS, true),
-        ("idle: nothing to do", 0, true),
-        ("not explained", 0, true),
-    ];
-    assert_eq!(bars, expected);
-    let first = &page.bars[0];
-    assert_eq!(first.amount, "300 ms \u{b7} 15.0%");
-    assert_eq!(first.figures, "3 waits, 100 ms on average");
-    assert_eq!(first.remarks.len(), 2, "{first:?}");
-
-    let naps = (0..50).map(|_| line(SLEEP, 3, &[]));
-    let page = page::page(&self::account(naps.collect()), &[]);
-    assert_eq!(page.bars.len(), 41);
-    assert_eq!(page.bars[40].label, "12 more lines (-j has all)");
 }

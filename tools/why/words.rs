@@ -1,7 +1,7 @@
 //! Words for programs, functions and disks.
 
 use profile::escape::terminal;
-use profile::text::{comm, cut};
+use profile::text::{columns, comm, cut, cut_name};
 use profile::units;
 
 use crate::biolatency::Phase;
@@ -9,6 +9,8 @@ use crate::why::kinds::Program;
 
 /// Columns of a function's name.
 const NAME: usize = 40;
+/// Columns in which a name still tells something.
+const LEAST: usize = 12;
 /// Columns of a disk's name.
 const DISK: usize = 16;
 
@@ -34,7 +36,18 @@ pub(crate) fn processes(first: &Program, number: usize) -> String {
 
 /// Words for a function's name.
 pub(crate) fn function(name: &str) -> String {
-    cut(&terminal(name), NAME)
+    cut_name(&terminal(name), NAME)
+}
+
+/// Words that end with a function's name, cut to a width.
+pub(crate) fn fit(words: &str, width: usize) -> String {
+    let name = words.rsplit_once(' ').filter(|_| !words.contains(", "));
+    match name.map(|(before, name)| (columns(before) + 1, before, name)) {
+        Some((used, before, name)) if used + LEAST <= width => {
+            format!("{before} {}", cut_name(name, width - used))
+        }
+        _ => cut(words, width),
+    }
 }
 
 /// A disk's name for a terminal.

@@ -94,6 +94,25 @@ pub(crate) fn say_of(before: &str, name: &str, rest: &str, width: usize) -> Vec<
     lines
 }
 
+/// A function's name cut to so many columns: of a dotted or a Rust path the first parts give way, for the last ones tell most.
+pub fn cut_name(name: &str, width: usize) -> String {
+    // Python has `<locals>` and its like between dots.
+    let mut angles = name.match_indices('<').map(|(at, _)| &name[..at]);
+    let is_path = angles.all(|before| before.ends_with('.')) && !name.contains(['(', ' ', '/']);
+    let begins = name.match_indices(['.', ':']).map(|(at, _)| at + 1);
+    let mut tails = begins
+        .map(|at| &name[at..])
+        .filter(|tail| !tail.starts_with(':'));
+    let fits = |tail: &&str| !tail.is_empty() && columns(tail) < width;
+    match tails
+        .find(fits)
+        .filter(|_| is_path && columns(name) > width)
+    {
+        Some(tail) => format!("…{tail}"),
+        None => cut(name, width),
+    }
+}
+
 /// The same from the front, for paths.
 pub fn cut_start(path: &str, width: usize) -> String {
     let reversed = |text: &str| text.chars().rev().collect::<String>();
@@ -193,6 +212,33 @@ mod tests {
         assert_eq!(cut("abcdef", 6), "abcdef");
         assert_eq!(cut("abcdefg", 6), "abcde…");
         assert_eq!(cut_start("abcdefg", 6), "…cdefg");
+    }
+
+    #[test]
+    fn the_last_parts_of_a_functions_name_stay() {
+        for (name, width, shown) in [
+            (
+                "django.core.handlers.Base._get",
+                30,
+                "django.core.handlers.Base._get",
+            ),
+            (
+                "django.core.handlers.Base._get",
+                29,
+                "…core.handlers.Base._get",
+            ),
+            ("django.core.handlers.Base._get", 12, "…Base._get"),
+            ("django.core.handlers.Base._get", 4, "dja…"),
+            ("tokio::runtime::Context::run", 20, "…Context::run"),
+            ("app::find<std::string, int>", 12, "app::find<s…"),
+            ("serving.run.<locals>.execute", 20, "…<locals>.execute"),
+            ("find<app::key,app::value>", 12, "find<app::k…"),
+            ("net/http.(*conn).serve", 12, "net/http.(*…"),
+            ("a_function_without_parts", 12, "a_function_…"),
+            ("ends.with.a.dot.", 8, "…a.dot."),
+        ] {
+            assert_eq!(cut_name(name, width), shown, "{name} {width}");
+        }
     }
 
     #[test]

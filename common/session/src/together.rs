@@ -23,6 +23,15 @@ pub trait Together {
     /// The same.
     fn parts_mut(&mut self) -> Vec<&mut dyn Collector>;
 
+    /// Something besides at each of the collectors' looks around.
+    ///
+    /// # Errors
+    ///
+    /// The implementation's own.
+    fn look_around(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// The same as [`Collector::describe`].
     fn describe(&self) -> String;
 
@@ -136,6 +145,7 @@ impl<T: Together> Collector for AsOne<T> {
                 .chain(state.stacks)
                 .reduce(|a, b| a + b);
         }
+        self.0.look_around()?;
         Ok(all)
     }
 

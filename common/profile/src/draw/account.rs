@@ -2,14 +2,15 @@
 
 use std::io::{self, Write};
 
+use super::timeline::Timeline;
 use crate::escape::markup;
 use crate::text::cut;
 
 /// Most characters of a frame's name.
 const NAME: usize = 200;
 
-/// Words and bars; without any there is nothing on the page.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Words, bars and a line of time; without any there is nothing on the page.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
     /// The answer, a sentence each.
     pub sentences: Vec<String>,
@@ -17,6 +18,8 @@ pub struct Account {
     pub next: String,
     /// Bars, in the order of the page.
     pub bars: Vec<Bar>,
+    /// Below the bars.
+    pub timeline: Timeline,
 }
 
 /// A line of the account.
@@ -60,6 +63,7 @@ impl Account {
         for bar in &self.bars {
             bar.write(longest.unwrap_or(0).max(1), out)?;
         }
+        self.timeline.write(out)?;
         writeln!(out, "</div>")
     }
 }
@@ -123,6 +127,7 @@ mod tests {
             sentences: vec![hostile.into()],
             next: hostile.into(),
             bars: vec![bar(400, &[hostile]), bar(100, &[]), bar(0, &[])],
+            ..Account::default()
         });
         assert_eq!(
             text.matches("<i ").count(),

@@ -5,6 +5,7 @@ mod html;
 mod layout;
 mod palette;
 mod svg;
+mod timeline;
 mod words;
 
 use std::io::{self, Write};
@@ -14,6 +15,7 @@ use crate::folded::Idle;
 use crate::recording::Recording;
 use crate::tree::{Paths, Tree};
 pub use account::{Account, Bar};
+pub use timeline::{Piece, Strip, Timeline};
 pub use words::{amount, subject};
 
 /// What is drawn, and how.

@@ -1,0 +1,57 @@
+//! The line of time of why: when a program that says when it computed had a CPU.
+
+use crate::prelude::*;
+use crate::ticks::{assert_ticks, clock};
+use crate::why::ALL;
+
+/// Samples of each CPU in a second, as why takes them.
+const HERTZ: u64 = 499;
+
+#[test]
+fn moments_have_the_samples_of_their_own_time() {
+    let _machine = Machine::alone();
+    let dir = tempfile::tempdir().expect("a directory");
+    let page = dir.path().join("why.html");
+    let mut workload = Workload::start("bursts", "--bursts 3 --millis 250");
+    let args = format!("-j {ALL} -p {} -o {}", workload.pid(), page.display());
+    let tool = Tool::attached("why", args);
+    let clock = clock(HERTZ);
+    let results = workload.work();
+    let report = tool.report();
+    let ticks = clock.take().expect("a whole log");
+    workload.finish();
+
+    let tid = id(&results[0], "tid");
+    let moments = list(&report, "timeline");
+    let logged = number(&list(&results[0], "bursts")[0], "begin_ns")
+        ..=number(
+            list(&results[0], "bursts").last().expect("a burst"),
+            "end_ns",
+        );
+    let mut computed = 0;
+    for moment in moments {
+        let when = number(moment, "start_ns")..number(moment, "end_ns");
+        let seconds = (when.end - when.start) as f64 / 1e9;
+        let cpus = moment["on_cpus"].as_f64().expect("a number of CPUs");
+        let samples = cpus * seconds * HERTZ as f64;
+        assert!(
+            (samples - samples.round()).abs() < 1e-6,
+            "whole samples: {moment:#}"
+        );
+        // Before and after its bursts the program starts and ends, which the clock need not have seen whole.
+        if logged.contains(&when.start) && logged.contains(&when.end) {
+            assert_ticks(samples.round() as u64, &ticks, tid, &when);
+            computed += 1;
+        }
+        let busy = moment["cpus_busy"].as_f64().expect("a share");
+        assert_within("busy", busy, 0.0..=1.0, moment);
+    }
+    assert!(computed >= 3, "of 750 ms: {moments:#?}");
+    for two in moments.windows(2) {
+        assert_eq!(two[0]["end_ns"], two[1]["start_ns"]);
+        let ns = number(&two[0], "end_ns") - number(&two[0], "start_ns");
+        assert!(ns >= 100_000_000, "{two:#?}");
+    }
+    let page = std::fs::read_to_string(page).expect("a page");
+    assert!(page.contains("all CPUs: busy"), "it has a line of time");
+}
