@@ -77,7 +77,7 @@ fn assert_holder(report: &Value, said: &Value, known_as: &str) {
 fn assert_own_lock(report: &Value, said: &Value) {
     let (clerk, rounds) = (number(said, "clerk"), number(said, "rounds"));
     let name = format!(
-        "in {} ({})",
+        "in gil.{} ({})",
         text(said, "function"),
         place("gil.py", "self.asked.acquire()")
     );

@@ -33,7 +33,8 @@ Examples:
 Folded values are microseconds.";
 
 /// Options that mean nothing to `--now`, which looks once.
-const NOT_WITH_NOW: [&str; 14] = [
+const NOT_WITH_NOW: [&str; 15] = [
+    "native",
     "duration",
     "interval",
     "command",
@@ -167,6 +168,10 @@ pub(crate) struct Args {
     /// Inlined functions get no frames of their own
     #[arg(long, help_heading = "Stacks")]
     pub(crate) no_inline: bool,
+
+    /// The interpreter's loop, too, below functions of Python
+    #[arg(long, help_heading = "Stacks")]
+    pub(crate) native: bool,
 
     #[command(flatten)]
     pub(crate) budget: Budget,

@@ -66,6 +66,7 @@ impl Tool for Args {
             tables: bpf::unwind_maps!(skel),
             method: self.unwind,
             inline: !self.no_inline,
+            native: self.native,
             origin: Origin::Tracepoint,
         };
         let mut stacks = setup.stacks(how, &skel.maps.stack_ring)?;

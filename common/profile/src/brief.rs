@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use crate::escape::terminal;
 use crate::frame::{Frame, FrameKind};
-use crate::text::cut;
+use crate::text::cut_name;
 
 /// Functions of the program that are shown, those nearest the leaf.
 const MOST: usize = 5;
@@ -133,14 +133,22 @@ fn system_call(frame: &Frame) -> Option<&str> {
     starts.find_map(|start| frame.name.strip_prefix(start))
 }
 
-/// Places of the program's own functions, or of those that were compiled while it ran where there are any.
+/// Places of the program's own functions, or of those that were compiled while it ran where there are any; of a language's library only
+/// where there is nothing else.
 fn own(user: &[Frame]) -> Vec<usize> {
-    let has_compiled = user.iter().any(is_compiled);
-    let is_own = |frame: &Frame| match has_compiled {
-        false => is_own(frame),
-        true => is_compiled(frame),
+    let places = |is_own: fn(&Frame) -> bool| -> Vec<usize> {
+        (0..user.len()).filter(|at| is_own(&user[*at])).collect()
     };
-    (0..user.len()).filter(|at| is_own(&user[*at])).collect()
+    let compiled = places(is_compiled);
+    if compiled.is_empty() {
+        return places(is_own);
+    }
+    let programs = places(|frame| is_compiled(frame) && !is_pythons(frame));
+    if programs.is_empty() {
+        compiled
+    } else {
+        programs
+    }
 }
 
 /// Tells if a function of the kernel waits, wakes or locks for others.
@@ -166,7 +174,7 @@ fn of_user(user: &[Frame]) -> Vec<String> {
 }
 
 fn name(frame: &Frame) -> String {
-    cut(&terminal(&plain(frame)), NAME)
+    cut_name(&terminal(&plain(frame)), NAME)
 }
 
 /// A function's name without parameters.
@@ -254,12 +262,18 @@ const INTERPRETER: &str = "_PyEval_EvalFrameDefault";
 /// Frames from the root, which is first, up to the last function of the program's own, inlined ones not counted: how deep in the
 /// program a thread is. `None`: an interpreter runs it, whose frames do not say.
 pub fn own_depth(frames: &[Frame]) -> Option<usize> {
-    let is_interpreted = frames.iter().any(|frame| &*frame.name == INTERPRETER);
+    let is_named = frames.iter().any(is_python);
+    let is_interpreted = !is_named && frames.iter().any(|frame| &*frame.name == INTERPRETER);
     let called = frames.iter().filter(|frame| !frame.inlined);
     let own = called
         .enumerate()
         .filter(|(_, frame)| is_own(frame) && !is_pythons(frame) && !is_of_interpreter(frame));
     (!is_interpreted).then(|| own.last().map_or(0, |(at, _)| at + 1))
+}
+
+/// Tells if it is a function of Python, as the interpreter's memory has it.
+fn is_python(frame: &Frame) -> bool {
+    frame.kind == FrameKind::Jit && frame.module.is_some()
 }
 
 /// Tells if it is a function of Python's standard library: a program's queues, selectors and locks are written in Python there.

@@ -156,6 +156,17 @@ fn how_deep_a_thread_is_in_its_program() {
     // None of an interpreter's own functions says how deep in its program it is.
     let python = ["main", "_PyEval_EvalFrameDefault", "acquire_timed"];
     assert_eq!(depth(&python), None);
+    // Where the loop is shown below its functions, these say it.
+    let mut native = frames(&[
+        "main",
+        "_PyEval_EvalFrameDefault",
+        "j:work",
+        "acquire_timed",
+    ]);
+    native[1].module = Some("/usr/bin/python3.11".into());
+    native[2].module = Some("/srv/app.py".into());
+    native[3].module = native[1].module.clone();
+    assert_eq!(own_depth(&native), Some(3));
     let python = |file: &str| {
         let mut python = frames(&["main", "j:work", "j:Queue.get", "acquire_timed"]);
         python[0].module = Some("/usr/bin/python3.11".into());

@@ -133,6 +133,10 @@ pub struct Stacks {
     #[arg(long)]
     pub no_inline: bool,
 
+    /// The interpreter's loop, too, below functions of Python
+    #[arg(long)]
+    pub native: bool,
+
     /// Folded stacks, the default without -o when stdout is no terminal
     #[arg(short, long, conflicts_with = "json")]
     pub folded: bool,
@@ -166,6 +170,7 @@ impl Stacks {
             tables,
             method: self.unwind,
             inline: !self.no_inline,
+            native: self.native,
             origin,
         }
     }

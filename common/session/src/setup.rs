@@ -48,6 +48,8 @@ pub struct StackSetup {
     pub method: Method,
     /// Inlined functions get frames of their own.
     pub inline: bool,
+    /// Calls of an interpreter's loop stay in stacks.
+    pub native: bool,
     /// Place that kernel stacks are taken at.
     pub origin: Origin,
 }
@@ -104,7 +106,8 @@ impl Setup<'_> {
             Some(_) => Method::Fp,
             None => setup.method,
         };
-        let unwinder = Unwinder::new(method, setup.tables, &self.asked.wanted())?;
+        let mut unwinder = Unwinder::new(method, setup.tables, &self.asked.wanted())?;
+        unwinder.keep_loops(setup.native);
         let symbolizer = Symbolizer::new(symbols::Options {
             inline: setup.inline,
             kernel: self.kernel_names.clone(),

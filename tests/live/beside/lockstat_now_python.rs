@@ -24,7 +24,7 @@ fn locks_of_python_are_held_by_who_is_in_their_blocks() {
         for wait in waits {
             let known = &stuck.known[&number(wait, "tid")];
             let line = place(PROGRAM, text(known, "line"));
-            let name = format!("in {} ({line})", text(known, "function"));
+            let name = format!("in stuck.{} ({line})", text(known, "function"));
             assert_eq!(wait["class"], "Python lock", "{python}: {wait:#}");
             assert_eq!(wait["lock"], name, "{python}: {wait:#}");
             let (kind, holder) = match number(known, "holder") {
@@ -40,7 +40,7 @@ fn locks_of_python_are_held_by_who_is_in_their_blocks() {
         assert!(told.contains("DEADLOCK: 3 threads of process"), "{told}");
         let line = place(PROGRAM, "with other.lock:");
         let turn = known_function(&stuck, "with other.lock:");
-        assert!(told.contains(&format!("{turn} ({line})")), "{told}");
+        assert!(told.contains(&format!("stuck.{turn} ({line})")), "{told}");
     }
 }
 

@@ -102,8 +102,12 @@ fn function(read: Option<Code>, checksum: u32) -> Result<Function, Nameless> {
     if code.checksum != checksum {
         return Err(Nameless::Replaced);
     }
+    let name = match python::module(&code.file) {
+        Some(module) => format!("{module}.{}", code.name),
+        None => std::mem::take(&mut code.name),
+    };
     Ok(Function {
-        name: std::mem::take(&mut code.name).into(),
+        name: name.into(),
         file: std::mem::take(&mut code.file).into(),
         code,
     })

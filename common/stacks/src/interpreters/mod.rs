@@ -75,6 +75,8 @@ pub(crate) struct Pythons {
     loops: HashMap<u32, Vec<Range<u64>>>,
     binaries: Binaries,
     codes: Codes,
+    /// Calls of the loop are shown, too, below the functions that they run.
+    pub(crate) keeps_loops: bool,
     locks: locks::Locks,
     /// Processes that run Python.
     found: u64,
@@ -100,6 +102,7 @@ impl Pythons {
             loops: HashMap::new(),
             binaries: Binaries::default(),
             codes: Codes::default(),
+            keeps_loops: false,
             locks: locks::Locks::default(),
             found: 0,
             refused: 0,
@@ -279,6 +282,7 @@ impl Pythons {
             is_native_complete: end == StackEnd::Root,
             is_entry: &is_entry,
             is_python_complete: stack.end == StackEnd::Root,
+            keeps_loops: self.keeps_loops,
         });
         self.unmatched += u64::from(!spliced.is_matched);
         self.cut += u64::from(stack.end == StackEnd::Depth);
@@ -294,14 +298,8 @@ impl Pythons {
             }
         };
         let parts = spliced.pieces.into_iter().map(part).collect();
-        (
-            parts,
-            if end == StackEnd::Root {
-                stack.end
-            } else {
-                end
-            },
-        )
+        let is_whole = end == StackEnd::Root;
+        (parts, if is_whole { stack.end } else { end })
     }
 
     fn is_loop(&self, location: &Location) -> bool {

@@ -16,6 +16,8 @@ pub(super) struct Halves<'a> {
     pub(super) is_entry: &'a [bool],
     /// They reach the thread's first function in Python.
     pub(super) is_python_complete: bool,
+    /// Calls of the loop stay, below their functions.
+    pub(super) keeps_loops: bool,
 }
 
 /// Neighbours in the whole stack, by their indices in their half.
@@ -62,7 +64,7 @@ pub(super) fn splice(halves: &Halves<'_>) -> Spliced {
         };
         push(&mut pieces, Piece::Native(from..at));
         push(&mut pieces, Piece::Python(group));
-        from = at + 1;
+        from = if halves.keeps_loops { at } else { at + 1 };
     }
     push(&mut pieces, Piece::Native(from..halves.is_loop.len()));
     for group in groups {
@@ -94,7 +96,7 @@ mod tests {
     use super::*;
 
     /// Native frames: `e` is the loop; functions: capitals are entries. Complete halves end with a dot.
-    fn joined(native: &str, python: &str) -> (String, bool) {
+    fn joined(native: &str, python: &str, keeps_loops: bool) -> (String, bool) {
         let (is_native_complete, is_python_complete) =
             (native.ends_with('.'), python.ends_with('.'));
         let [native, python] = [native, python].map(|half| half.trim_end_matches('.'));
@@ -105,6 +107,7 @@ mod tests {
             is_native_complete,
             is_entry: &is_entry,
             is_python_complete,
+            keeps_loops,
         });
         let text = |piece: &Piece| match piece {
             Piece::Native(range) => native[range.clone()].to_owned(),
@@ -138,10 +141,23 @@ mod tests {
         for (native, python, (whole, is_matched)) in cases {
             let whole = whole.trim_end_matches('.').to_owned();
             assert_eq!(
-                joined(native, python),
+                joined(native, python, false),
                 (whole, is_matched),
                 "{native} {python}"
             );
+        }
+    }
+
+    #[test]
+    fn a_loop_that_is_kept_stands_below_its_functions() {
+        for (native, python, whole) in [
+            ("123em.", "abX.", "123abXem"),
+            ("ejem.", "kLnM.", "kLejnMem"),
+            ("eem.", "X.", "eXem"),
+            ("123m.", ".", "123m"),
+        ] {
+            let joined = joined(native, python, true);
+            assert_eq!(joined, (whole.to_owned(), true), "{native} {python}");
         }
     }
 
@@ -159,6 +175,7 @@ mod tests {
                 is_native_complete: seed >> 14 & 1 == 1,
                 is_entry: &is_entry,
                 is_python_complete: seed >> 15 & 1 == 1,
+                keeps_loops: false,
             });
             let all = |wanted: fn(&Piece) -> Option<&Range<usize>>| -> Vec<usize> {
                 spliced

@@ -116,6 +116,11 @@ impl Unwinder {
         })
     }
 
+    /// Shows calls of Python's interpreter below the functions that they run, if asked to.
+    pub fn keep_loops(&mut self, keeps: bool) {
+        self.pythons.keeps_loops = keeps;
+    }
+
     /// A stack of this process was seen: its tables are wanted from now on.
     pub fn follow(&mut self, tgid: u32, symbolizer: &mut Symbolizer) {
         if self.method != Method::Fp && self.followed.insert(tgid) {
