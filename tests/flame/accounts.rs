@@ -1,6 +1,6 @@
 //! Pages with an account above the pictures, in a browser: `why -o why.html`.
 
-use profile::draw::{Account, Bar};
+use profile::draw::{Account, Bar, Piece, Strip, Timeline};
 use profile::frame::{Frame, FrameKind};
 use profile::model::{Profile, Sample, ValueType};
 use profile::write::{Format, Meta, write};
@@ -55,12 +55,30 @@ fn page(files: &Files) -> String {
             sentences: vec!["app 7 loses most".into(), hostile()],
             next: hostile(),
             bars: vec![bar(400, &[hostile()]), bar(100, &[hostile()]), bar(0, &[])],
+            timeline: Timeline {
+                edges: [hostile(), hostile()],
+                strips: vec![strip()],
+            },
         },
         ..Meta::default()
     };
     let mut out = Vec::new();
     write(&profile, Format::Html, &meta, &mut out).expect("a vector");
     files.file("why.html", String::from_utf8(out).expect("text"))
+}
+
+/// Strip with a piece in the middle, all of its words hostile.
+fn strip() -> Strip {
+    Strip {
+        label: hostile(),
+        amount: hostile(),
+        pieces: vec![Piece {
+            span: [0.25, 0.75],
+            height: 0.5,
+            words: hostile(),
+        }],
+        is_events: false,
+    }
 }
 
 /// Places of everything in `inner`, a document, and what a click on a line opens.
@@ -74,7 +92,9 @@ const LOOK: &str = "
     first: inner.querySelector('.said').textContent, page: inner.documentElement.scrollWidth,
     right: Math.max.apply(null, Array.from(inner.querySelectorAll('.account *')).map(function (e) { return e.getBoundingClientRect().right; })),
     images: inner.querySelectorAll('img').length, pwned: inner.defaultView.pwned === undefined && window.pwned === undefined,
-    pictures: inner.querySelectorAll('svg').length};";
+    pictures: inner.querySelectorAll('svg').length,
+    strip: ['.timeline svg', '.timeline rect'].map(function (what) {
+      var place = inner.querySelector(what).getBoundingClientRect(); return [place.width, place.height]; })};";
 
 fn holds(seen: &Value, width: f64) {
     assert_eq!(
@@ -103,7 +123,12 @@ fn holds(seen: &Value, width: f64) {
         (&0.into(), &true.into()),
         "{seen}"
     );
-    assert_eq!(seen["pictures"], 2, "{seen}");
+    assert_eq!(seen["pictures"], 3, "{seen}");
+    // The piece has half of the window, and of the height.
+    for side in [0, 1] {
+        let [whole, piece] = [0, 1].map(|at| seen["strip"][at][side].as_f64().expect("a length"));
+        assert!((piece / whole - 0.5).abs() < 0.05, "{seen}");
+    }
 }
 
 #[test]

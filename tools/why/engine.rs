@@ -83,6 +83,12 @@ impl Sampled for Args {
 }
 
 impl Why<'_> {
+    fn end_moment(&mut self) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.add(|end_ns| self.cpu.sampled(end_ns));
+        }
+    }
+
     /// Those waits that the answer is about.
     fn choose(&mut self, waits: Harvest, window: Edges) -> (Harvest, Profile, Option<Chosen>) {
         let is_choice = !self.args.targets.are_all();
@@ -151,9 +157,9 @@ impl Together for Why<'_> {
     }
 
     fn look_around(&mut self) -> Result<()> {
-        let timeline = self.timeline.as_mut();
-        if let Some(timeline) = timeline.filter(|timeline| timeline.is_due(monotonic_ns())) {
-            timeline.add(|end_ns| self.cpu.sampled(end_ns));
+        let is_due = |timeline: &Timeline| timeline.is_due(monotonic_ns());
+        if self.timeline.as_ref().is_some_and(is_due) {
+            self.end_moment();
         }
         Ok(())
     }
@@ -165,9 +171,7 @@ impl Together for Why<'_> {
     fn report(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<()> {
         let waits = self.waits.harvest(sampler, window)?;
         let mut queue = self.queue.harvest(window)?;
-        if let Some(timeline) = &mut self.timeline {
-            timeline.add(|end_ns| self.cpu.sampled(end_ns));
-        }
+        self.end_moment();
         let cpu = self.cpu.harvest(sampler, window)?;
         let disks = self.disks.as_mut().map(Beside::seen).transpose()?;
         let locks = self.locks.as_mut().map(Beside::seen).transpose()?;
