@@ -32,6 +32,7 @@ pub(crate) mod lockstat_user;
 mod outputs;
 mod privileges;
 mod python;
+mod python_peers;
 mod refused;
 mod schema;
 mod stuck_files;

@@ -11,7 +11,7 @@ use crate::lockstat_played::{account, waited};
 use crate::prelude::*;
 
 /// What a script of `setup` prints, which finds something newer or puts it below the target directory: a word a line.
-fn newer(name: &str) -> Vec<String> {
+pub(crate) fn newer(name: &str) -> Vec<String> {
     let target = crate::built("lockstat").with_file_name(format!("../{name}"));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../setup/{name}"));
     let words = run(Command::new(script).arg(target));
