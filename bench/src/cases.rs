@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 
 use crate::answer::Answer;
 use crate::load::Kind;
+use crate::scripts::{BIOLATENCY, LOCKSTAT, OFFCPUTIME, PROFILE, RUNQLAT};
 
 /// Longer than a measurement; SIGINT ends it when it is done.
 const LONG: &str = "3600";
@@ -12,6 +13,8 @@ const LONG: &str = "3600";
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Maker {
     Ours,
+    /// Several of ours, at once.
+    OursTogether,
     LibbpfTools,
     Bpftrace,
     Perf,
@@ -21,6 +24,7 @@ impl Maker {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ours => "ours",
+            Self::OursTogether => "ours, at once",
             Self::LibbpfTools => "libbpf-tools",
             Self::Bpftrace => "bpftrace",
             Self::Perf => "perf",
@@ -33,7 +37,10 @@ impl Maker {
     }
 }
 
-/// One tool that answers the question. In the arguments `PID` stands for the load's, `FILE` for one in memory.
+/// Between the command lines of several.
+pub(crate) const AND: &str = "&";
+
+/// One tool that answers the question, or several. In the arguments `PID` stands for the load's, `FILE` for one in memory.
 pub(crate) struct Contender {
     pub(crate) maker: Maker,
     pub(crate) arguments: &'static [&'static str],
@@ -56,7 +63,9 @@ impl Case {
     /// The program that `maker` answers with.
     pub(crate) fn program(&self, maker: Maker) -> &'static str {
         match maker {
-            Maker::Ours | Maker::LibbpfTools => self.name.split('-').next().unwrap_or(self.name),
+            Maker::Ours | Maker::OursTogether | Maker::LibbpfTools => {
+                self.name.split('-').next().unwrap_or(self.name)
+            }
             Maker::Bpftrace => "bpftrace",
             Maker::Perf => "perf",
         }
@@ -79,49 +88,43 @@ const fn libbpf_tools(arguments: &'static [&'static str], answer: Answer) -> Con
     by(Maker::LibbpfTools, arguments, answer)
 }
 
-/// As bpftrace's own `runqlat.bt`, which does not compile against the headers of today, for one process.
-const RUNQLAT_BT: &str = r#"
-tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new { @since[args->pid] = nsecs; }
-tracepoint:sched:sched_switch {
-    if (args->prev_state == 0) { @since[args->prev_pid] = nsecs; }
-    $since = @since[args->next_pid];
-    if ($since && args->next_comm == "sched-pipe") { @usecs = hist((nsecs - $since) / 1000); }
-    delete(@since[args->next_pid]);
-}
-END { clear(@since); }"#;
+/// Engines of why as tools of their own, with what it asks of them.
+const TOGETHER: &[&str] = &[
+    "offcputime",
+    "-m",
+    "0",
+    "--waker",
+    "-p",
+    "PID",
+    LONG,
+    AND,
+    "runqlat",
+    "-p",
+    "PID",
+    LONG,
+    "1",
+    AND,
+    "profile",
+    "-F",
+    "499",
+    "-p",
+    "PID",
+    LONG,
+    AND,
+    "lockstat",
+    "-p",
+    "PID",
+    LONG,
+    AND,
+    "biolatency",
+    "-D",
+    "-P",
+    "--phases",
+    LONG,
+    "1",
+];
 
-/// As bcc's `offcputime`, for one process. The value is printed behind the stacks.
-const OFFCPUTIME_BT: &str = r#"
-tracepoint:sched:sched_switch {
-    if (args->prev_comm == "sched-pipe") { @since[args->prev_pid] = nsecs; }
-    $since = @since[args->next_pid];
-    if ($since && pid == $1) { @usecs[kstack, ustack, comm] = sum((nsecs - $since) / 1000); }
-    delete(@since[args->next_pid]);
-}
-END { clear(@since); }"#;
-
-/// As bpftrace's own `biolatency.bt`, which needs kprobes.
-const BIOLATENCY_BT: &str = r#"
-tracepoint:block:block_rq_issue { @since[args->dev, args->sector] = nsecs; }
-tracepoint:block:block_rq_complete {
-    $since = @since[args->dev, args->sector];
-    if ($since) { @usecs = hist((nsecs - $since) / 1000); delete(@since[args->dev, args->sector]); }
-}
-END { clear(@since); }"#;
-
-/// Waits only: FUTEX_WAIT and FUTEX_WAIT_BITSET.
-const LOCKSTAT_BT: &str = r#"
-tracepoint:syscalls:sys_enter_futex /pid == $1 && ((args->op & 127) == 0 || (args->op & 127) == 9)/ { @since[tid] = nsecs; }
-tracepoint:syscalls:sys_exit_futex /@since[tid]/ {
-    @usecs[ustack, comm] = sum((nsecs - @since[tid]) / 1000);
-    @waits = count();
-    delete(@since[tid]);
-}
-END { clear(@since); }"#;
-
-const PROFILE_BT: &str = "profile:hz:99 /pid/ { @[kstack, ustack, comm] = count(); }";
-
-static CASES: [Case; 11] = [
+static CASES: [Case; 12] = [
     // Its default of 1,024 stacks overflows on any real machine, and a full map is cheap.
     Case {
         name: "offcputime",
@@ -153,7 +156,7 @@ static CASES: [Case; 11] = [
             ),
             by(
                 Maker::Bpftrace,
-                &["-e", OFFCPUTIME_BT, "PID"],
+                &["-e", OFFCPUTIME, "PID"],
                 Answer::Microseconds,
             ),
             by(
@@ -188,7 +191,7 @@ static CASES: [Case; 11] = [
         contenders: &[
             ours(&["-p", "PID", LONG, "1"], Answer::Waits),
             libbpf_tools(&["-p", "PID", LONG, "1"], Answer::Waits),
-            by(Maker::Bpftrace, &["-e", RUNQLAT_BT], Answer::Waits),
+            by(Maker::Bpftrace, &["-e", RUNQLAT], Answer::Waits),
             by(
                 Maker::Perf,
                 &["sched", "record", "-o", "FILE"],
@@ -212,7 +215,7 @@ static CASES: [Case; 11] = [
         contenders: &[
             ours(&[LONG, "1"], Answer::Requests),
             libbpf_tools(&[LONG, "1"], Answer::Requests),
-            by(Maker::Bpftrace, &["-e", BIOLATENCY_BT], Answer::Requests),
+            by(Maker::Bpftrace, &["-e", BIOLATENCY], Answer::Requests),
             by(
                 Maker::Perf,
                 &[
@@ -243,7 +246,7 @@ static CASES: [Case; 11] = [
         question: Some("where CPU time goes, 99 times a second"),
         contenders: &[
             ours(&["-F", "99", "-f", LONG], Answer::Samples),
-            by(Maker::Bpftrace, &["-e", PROFILE_BT], Answer::Samples),
+            by(Maker::Bpftrace, &["-e", PROFILE], Answer::Samples),
             by(
                 Maker::Perf,
                 &[
@@ -270,7 +273,7 @@ static CASES: [Case; 11] = [
             ours(&["-U", "-p", "PID", LONG], Answer::Contentions),
             by(
                 Maker::Bpftrace,
-                &["-e", LOCKSTAT_BT, "PID"],
+                &["-e", LOCKSTAT, "PID"],
                 Answer::Contentions,
             ),
             by(
@@ -299,6 +302,15 @@ static CASES: [Case; 11] = [
             Answer::Contentions,
         )],
         load: Kind::Locks,
+    },
+    Case {
+        name: "why",
+        question: Some("where all time of one process goes, and who causes it"),
+        contenders: &[
+            ours(&["--max-overhead", "100", "-p", "PID", LONG], Answer::None),
+            by(Maker::OursTogether, TOGETHER, Answer::None),
+        ],
+        load: Kind::Threads,
     },
 ];
 

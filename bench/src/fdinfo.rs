@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::machine::field;
 
-/// What a process holds.
+/// What a process holds, or several together.
 #[derive(Default)]
 pub(crate) struct Holdings {
     programs: BTreeSet<u32>,
@@ -15,12 +15,14 @@ pub(crate) struct Holdings {
 }
 
 impl Holdings {
-    pub(crate) fn of(pid: u32) -> Result<Self> {
-        let dir = format!("/proc/{pid}/fdinfo");
+    pub(crate) fn of(pids: &[u32]) -> Result<Self> {
         let mut holdings = Self::default();
-        for entry in fs::read_dir(&dir).context("the tool ended early")? {
-            // A descriptor may be closed between the listing and the look.
-            holdings.add(&fs::read_to_string(entry?.path()).unwrap_or_default());
+        for pid in pids {
+            let dir = format!("/proc/{pid}/fdinfo");
+            for entry in fs::read_dir(&dir).context("the tool ended early")? {
+                // A descriptor may be closed between the listing and the look.
+                holdings.add(&fs::read_to_string(entry?.path()).unwrap_or_default());
+            }
         }
         Ok(holdings)
     }

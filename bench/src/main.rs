@@ -20,6 +20,7 @@ mod locks;
 mod machine;
 mod measure;
 mod running;
+mod scripts;
 mod stats;
 mod summary;
 mod table;
@@ -42,7 +43,7 @@ struct Args {
 
     /// Measure this case only (repeatable): offcputime, offcputime-fp,
     /// offcputime-p, unwinding, runqlat, runqlat-p, runqlat-P, biolatency,
-    /// biolatency-D, profile, lockstat, lockstat-fp
+    /// biolatency-D, profile, lockstat, lockstat-fp, why
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
 

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::answer::Answer;
-use crate::cases::{Case, Contender, Maker};
+use crate::cases::{AND, Case, Contender, Maker};
 use crate::fdinfo::Holdings;
 use crate::stats::{self, Program, Programs};
-use crate::tool::Tool;
+use crate::tool::Tools;
 
 /// Nothing more attaches once this has passed without a new program at work.
 const QUIET: Duration = Duration::from_millis(500);
@@ -71,16 +71,17 @@ pub(crate) fn run(case: &Case, contender: &Contender, plan: &Plan) -> Result<Sam
         _ => arg.to_owned(),
     };
     let args: Vec<String> = contender.arguments.iter().map(substitute).collect();
+    let commands = plan.commands(case, contender.maker, &args);
     let accounting = stats::Enabled::new()?;
     let loaded_before = stats::programs();
-    let mut tool = Tool::start(&plan.program(case, contender.maker), &args)?;
+    let mut tool = Tools::start(&commands)?;
     let first_runs = if contender.maker.is_bpf() {
         watch_start(&mut tool, &loaded_before, || contender.answer.truth(&*load))?
     } else {
         thread::sleep(PERF_STARTS);
         BTreeMap::new()
     };
-    let ids = Holdings::of(tool.pid())?.programs();
+    let ids = Holdings::of(&tool.pids())?.programs();
 
     let (before, events) = (stats::programs(), load.events_around()?);
     thread::sleep(plan.window);
@@ -88,7 +89,7 @@ pub(crate) fn run(case: &Case, contender: &Contender, plan: &Plan) -> Result<Sam
     drop(accounting);
 
     let with = load.rate(plan.window)?;
-    let map_memory = Holdings::of(tool.pid())?.map_bytes();
+    let map_memory = Holdings::of(&tool.pids())?.map_bytes();
     tool.must_run()?;
     let truth = contender.answer.truth(&*load)?;
     let end = tool.finish()?;
@@ -117,7 +118,7 @@ pub(crate) fn run(case: &Case, contender: &Contender, plan: &Plan) -> Result<Sam
 
 /// When each new program was first seen to have run.
 fn watch_start(
-    tool: &mut Tool,
+    tool: &mut Tools,
     before: &Programs,
     truth: impl Fn() -> Result<f64>,
 ) -> Result<BTreeMap<u32, FirstRun>> {
@@ -128,7 +129,7 @@ fn watch_start(
             let new = program.runs > 0 && !before.contains_key(&id);
             if new && !first_runs.contains_key(&id) {
                 let first = FirstRun {
-                    at: tool.started.elapsed(),
+                    at: tool.age(),
                     truth: truth()?,
                 };
                 first_runs.insert(id, first);
@@ -137,7 +138,7 @@ fn watch_start(
         }
         tool.must_run()?;
         ensure!(
-            tool.started.elapsed() < PATIENCE,
+            tool.age() < PATIENCE,
             "no BPF program at work after {} s",
             PATIENCE.as_secs()
         );
@@ -165,10 +166,22 @@ fn last_to_start<'a>(
 }
 
 impl Plan {
+    /// Programs with their arguments.
+    fn commands(&self, case: &Case, maker: Maker, args: &[String]) -> Vec<(PathBuf, Vec<String>)> {
+        if maker != Maker::OursTogether {
+            return vec![(self.program(case, maker), args.to_vec())];
+        }
+        let lines = args.split(|word| word == AND);
+        let lines = lines.filter_map(|line| line.split_first());
+        lines
+            .map(|(name, args)| (self.ours_dir.join(name), args.to_vec()))
+            .collect()
+    }
+
     fn program(&self, case: &Case, maker: Maker) -> PathBuf {
         let name = case.program(maker);
         match maker {
-            Maker::Ours => self.ours_dir.join(name),
+            Maker::Ours | Maker::OursTogether => self.ours_dir.join(name),
             Maker::LibbpfTools => self.theirs_dir.join(name),
             Maker::Bpftrace | Maker::Perf => PathBuf::from(name),
         }

@@ -76,6 +76,7 @@ fn who(case: &Case, contender: &Contender) -> String {
     let program = case.program(contender.maker);
     match contender.maker {
         Maker::Ours => format!("**`{program}`**"),
+        Maker::OursTogether => "its engines as tools, at once".to_owned(),
         Maker::LibbpfTools => format!("libbpf-tools `{program}`"),
         Maker::Bpftrace => "bpftrace, a script".to_owned(),
         Maker::Perf => {

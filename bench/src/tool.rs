@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -106,6 +106,48 @@ fn peak(pid: i32) -> Option<u64> {
 /// perf ends by the signal that it was sent, once it is done.
 fn is_interrupted(status: ExitStatus) -> bool {
     status.signal() == Some(libc::SIGINT)
+}
+
+/// Tools that are at work at once.
+pub(crate) struct Tools(Vec<Tool>);
+
+impl Tools {
+    pub(crate) fn start(commands: &[(PathBuf, Vec<String>)]) -> Result<Self> {
+        let started = commands
+            .iter()
+            .map(|(program, args)| Tool::start(program, args));
+        Ok(Self(started.collect::<Result<_>>()?))
+    }
+
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.0.iter().map(Tool::pid).collect()
+    }
+
+    /// Time since just before the first was executed.
+    pub(crate) fn age(&self) -> Duration {
+        self.0
+            .first()
+            .map_or(Duration::ZERO, |tool| tool.started.elapsed())
+    }
+
+    /// The same as [`Tool::must_run`] of each.
+    pub(crate) fn must_run(&mut self) -> Result<()> {
+        self.0.iter_mut().try_for_each(Tool::must_run)
+    }
+
+    /// The same as [`Tool::finish`], one after the other: their memory together, and what all of them wrote.
+    pub(crate) fn finish(self) -> Result<End> {
+        let mut all = End {
+            peak_memory: 0,
+            output: String::new(),
+        };
+        for tool in self.0 {
+            let end = tool.finish()?;
+            all.peak_memory += end.peak_memory;
+            all.output += &end.output;
+        }
+        Ok(all)
+    }
 }
 
 impl Drop for Tool {
