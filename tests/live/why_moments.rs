@@ -44,7 +44,9 @@ fn moments_have_the_samples_of_their_own_time() {
             computed += 1;
         }
         let busy = moment["cpus_busy"].as_f64().expect("a share");
-        assert_within("busy", busy, 0.0..=1.0, moment);
+        // The kernel's account has ticks, of which one may be the next moment's.
+        let least = (cpus - 0.2).max(0.0) / number(&report, "cost.cpus") as f64;
+        assert_within("busy", busy, least..=1.0, moment);
     }
     assert!(computed >= 3, "of 750 ms: {moments:#?}");
     for two in moments.windows(2) {
@@ -53,5 +55,7 @@ fn moments_have_the_samples_of_their_own_time() {
         assert!(ns >= 100_000_000, "{two:#?}");
     }
     let page = std::fs::read_to_string(page).expect("a page");
-    assert!(page.contains("all CPUs: busy"), "it has a line of time");
+    for strip in ["bursts", "all CPUs: busy"] {
+        assert!(page.contains(&format!("<p><span>{strip}")), "no {strip}");
+    }
 }

@@ -145,9 +145,9 @@ fn lists_of_who_waits_and_who_holds_add_up() {
     assert!(said.contains(", 2 more 15%;\n"), "{said}");
     let long = map.waiters[0]
         .caller
-        .replace("rustc::do_thin_lto::".repeat(9).into());
+        .replace(format!("{}run", "rustc::do_thin_lto::".repeat(9)).into());
     let said = text(&[map.clone()], 1);
-    let cut = "        waiters in rustc::do_thin_lto::rustc::do_thin_lto::rustc::do_thin_… 50%,\n";
+    let cut = "        waiters in …rustc::do_thin_lto::rustc::do_thin_lto::run 50%, b 20%,\n";
     assert!(said.contains(cut), "{said}");
     // A thread for each request: no name says anything.
     let holders = std::mem::take(&mut map.holders);

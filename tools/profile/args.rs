@@ -128,7 +128,7 @@ const NEEDS: [Need; 3] = [
 ];
 
 impl Args {
-    /// Whether somebody is to say when each sample was taken.
+    /// Tells if somebody wants the time of each sample.
     pub(crate) fn keeps_moments(&self) -> bool {
         let mut files = self.stacks.output.iter();
         self.moments || files.any(|file| file.format == Format::File(FileFormat::Perf))

@@ -34,7 +34,7 @@ use crate::profile::traps;
 /// Bytes of stacks under way, and stacks that are known, where it is part of a tool: samples are few beside waits.
 const PART_RING: u32 = 2 << 20;
 const PART_STACKS: u32 = 1 << 14;
-/// The same of the times of samples: 16,384 from one look to the next.
+/// The same of the times of samples: 14,000 from one look to the next.
 const PART_MOMENTS: u32 = 1 << 20;
 
 /// The tool at work.
@@ -127,7 +127,7 @@ impl Profiling<'_> {
     /// Number of samples of each process until `end_ns` that no earlier call has counted, whatever each stands for; only where moments
     /// are kept, and instead of them.
     pub(crate) fn sampled(&mut self, end_ns: u64) -> HashMap<u32, u64> {
-        self.moments.drain(end_ns)
+        self.moments.count_until(end_ns)
     }
 
     /// Single samples in the order of their times, where a file is to have them; after [`Self::harvest`].

@@ -1,4 +1,4 @@
-//! When single samples were taken: for `-o FILE.perf.txt`, and only where that is asked for.
+//! Times of single samples: for `-o FILE.perf.txt`, and for tools that ask for them.
 
 use std::collections::HashMap;
 
@@ -28,6 +28,8 @@ pub(crate) struct Moments {
     numbers: HashMap<Key, usize>,
     pub(crate) rows: Vec<Row>,
     pub(crate) all: Vec<Moment>,
+    /// Times and processes of samples that are not counted yet, for [`Self::count_until`].
+    later: Vec<(u64, u32)>,
     too_many: u64,
     random: u64,
 }
@@ -68,18 +70,15 @@ impl Moments {
         }
     }
 
-    /// Number of samples of each process until `end_ns` that no earlier call has counted; none of them is kept.
-    pub(crate) fn drain(&mut self, end_ns: u64) -> HashMap<u32, u64> {
-        self.absorb();
+    /// Number of samples of each process until `end_ns` that no earlier call has counted; only times of later ones are kept.
+    pub(crate) fn count_until(&mut self, end_ns: u64) -> HashMap<u32, u64> {
+        let arrived = self.arrivals.as_ref().map(Arrivals::take);
+        let arrived = arrived.unwrap_or_default().into_iter();
+        self.later
+            .extend(arrived.map(|moment| (moment.time_ns, moment.key.tgid)));
         let mut counts = HashMap::new();
-        for moment in self.all.extract_if(.., |moment| moment.time_ns <= end_ns) {
-            *counts
-                .entry(self.rows[moment.sample].task.tgid)
-                .or_default() += 1;
-        }
-        if self.all.is_empty() {
-            self.rows.clear();
-            self.numbers.clear();
+        for (_, tgid) in self.later.extract_if(.., |(time_ns, _)| *time_ns <= end_ns) {
+            *counts.entry(tgid).or_default() += 1;
         }
         counts
     }

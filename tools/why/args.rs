@@ -164,7 +164,7 @@ impl Args {
         self.targets.are_all() && !self.all
     }
 
-    /// Whether some output shows when resources were short.
+    /// Tells if some output has a line of time.
     pub(crate) fn has_timeline(&self) -> bool {
         let files = self.stacks.output.iter().map(|file| file.format);
         let mut all = files.chain(self.stacks.format(&self.common));

@@ -25,7 +25,7 @@ use crate::why::chosen::Chosen;
 use crate::why::disks::Disks;
 use crate::why::drafts::Found;
 use crate::why::locks::Locks;
-use crate::why::timeline::Timeline;
+use crate::why::timeline::{Moment, Timeline};
 use crate::why::{report, wall};
 
 /// Part of a budget that disks may cost.
@@ -83,6 +83,14 @@ impl Sampled for Args {
 }
 
 impl Why<'_> {
+    /// Pieces of a window that ended then.
+    fn moments(&mut self, end_ns: u64) -> Vec<Moment> {
+        let timeline = self.timeline.iter_mut();
+        timeline
+            .flat_map(|timeline| timeline.take(end_ns))
+            .collect()
+    }
+
     fn end_moment(&mut self) {
         if let Some(timeline) = &mut self.timeline {
             timeline.add(|end_ns| self.cpu.sampled(end_ns));
@@ -156,9 +164,9 @@ impl Together for Why<'_> {
         parts
     }
 
-    fn look_around(&mut self) -> Result<()> {
+    fn look_around(&mut self, can_afford_more: bool) -> Result<()> {
         let is_due = |timeline: &Timeline| timeline.is_due(monotonic_ns());
-        if self.timeline.as_ref().is_some_and(is_due) {
+        if can_afford_more && self.timeline.as_ref().is_some_and(is_due) {
             self.end_moment();
         }
         Ok(())
@@ -169,9 +177,9 @@ impl Together for Why<'_> {
     }
 
     fn report(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<()> {
+        self.end_moment();
         let waits = self.waits.harvest(sampler, window)?;
         let mut queue = self.queue.harvest(window)?;
-        self.end_moment();
         let cpu = self.cpu.harvest(sampler, window)?;
         let disks = self.disks.as_mut().map(Beside::seen).transpose()?;
         let locks = self.locks.as_mut().map(Beside::seen).transpose()?;
@@ -199,7 +207,7 @@ impl Together for Why<'_> {
             window,
             looked: (!sampler.is_exact()).then(|| sampler.share(window.end_ns)),
         });
-        account.moments = self.timeline.iter_mut().flat_map(Timeline::take).collect();
+        account.moments = self.moments(window.end_ns);
         account.chosen = chosen;
         let wall = wall::profile(&off, &on, waits.accounting.oncpu_ns);
         let programs = self.parts().into_iter().flat_map(Windowed::programs);

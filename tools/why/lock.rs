@@ -1,11 +1,11 @@
 //! A lock that threads waited for, as a line of the account has it.
 
-use profile::text::{WIDTH, cut, sentence};
+use profile::text::{WIDTH, columns, cut, cut_name, sentence};
 use profile::units;
 use serde_json::{Value, json};
 use session::next::{self, Step};
 
-use crate::lockstat::{self, HolderKind, LockRow};
+use crate::lockstat::{self, HolderKind, Identity, LockRow};
 use crate::offcputime::GIL;
 
 /// Share by which lockstat's time of the same waits may be larger before that is said.
@@ -17,6 +17,8 @@ const WORDS: usize = WIDTH - 20;
 /// A lock, or several of a kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lock {
+    /// Tells it from others of its name.
+    pub(crate) identity: Option<Identity>,
     /// Class and name, as lockstat prints them.
     pub(crate) name: String,
     pub(crate) class: &'static str,
@@ -30,6 +32,20 @@ pub(crate) struct Lock {
     pub(crate) holders: Vec<(u32, HolderKind, u64)>,
     /// Time of the same waits, by lockstat, ns.
     pub(crate) lockstat_ns: u64,
+}
+
+/// A name cut to its columns: `python-lock in shop.pay (shop.py:12)` keeps the line, and the last parts of the function.
+fn fit(name: &str) -> String {
+    let parts = name.split_once(" in ").filter(|_| columns(name) > NAME);
+    let parts = parts.and_then(|(what, rest)| Some((what, rest.split_once(" (")?)));
+    let Some((what, (function, place))) = parts else {
+        return cut(name, NAME);
+    };
+    let room = NAME.saturating_sub(columns(what) + columns(place) + 6);
+    cut(
+        &format!("{what} in {} ({place}", cut_name(function, room)),
+        NAME,
+    )
 }
 
 impl Lock {
@@ -46,6 +62,7 @@ impl Lock {
         let holders = threads.iter();
         let holders = holders.map(|one| (one.task.tid, one.kind, one.caused_ns));
         Self {
+            identity: Some(row.identity),
             name: match row.class {
                 // Its name says what it is.
                 GIL => lockstat::label(row),
@@ -62,12 +79,12 @@ impl Lock {
 
     /// Its name, of a length for lines.
     pub(crate) fn short(&self) -> String {
-        cut(&self.name, NAME)
+        fit(&self.name)
     }
 
     /// Words for it in a sentence.
     pub(crate) fn in_sentence(&self) -> String {
-        cut(&self.noun, NAME)
+        fit(&self.noun)
     }
 
     /// The command that looks further at it, and at who waits for it.

@@ -11,7 +11,7 @@ use crate::why::table::{cells, is_remainder, whose, words};
 
 /// Lines of a page.
 const MOST_BARS: usize = 40;
-/// One of so many parts of all time is the least that a line has.
+/// One of so many parts of the time that is neither idle nor asleep is the least that a line has.
 const LEAST: u64 = 1000;
 
 /// Everything of an account for a page, with what is behind each line. `answer`: sentences in lines of a terminal, and a command.
@@ -26,7 +26,7 @@ pub(super) fn page(account: &Account, answer: &[String]) -> draw::Account {
     let next = sentences.pop_if(|line| line.starts_with("next: "));
     let has_time = |line: &&Line| line.time_ns() > 0 || is_remainder(line);
     let lines: Vec<&Line> = account.lines.iter().filter(has_time).collect();
-    let least_ns = account.lifetime_ns / LEAST;
+    let least_ns = account.busy_ns() / LEAST;
     let is_shown = |line: &&&Line| line.time_ns() >= least_ns || is_remainder(line);
     let shown = lines.iter().filter(is_shown).take(MOST_BARS);
     let mut bars: Vec<Bar> = shown.map(|line| bar(account, line)).collect();

@@ -40,7 +40,8 @@ fn a_page_has_each_line_as_a_bar_with_its_culprits_and_idleness_has_no_length() 
     assert_eq!(first.figures, "3 waits, 100 ms on average");
     assert_eq!(first.remarks.len(), 2, "{first:?}");
 
-    let small = vec![line("futex", 300, &[]), line("pipe", 1, &[])];
+    let mut small = vec![line("futex", 300, &[]), line("pipe", 1, &[])];
+    small[1].ns = 200_000;
     let page = page_of(&made(small), &[]);
     let last = page.bars.last().expect("a bar");
     assert_eq!(

@@ -44,8 +44,13 @@ pub(super) fn remarks(account: &Account, line: &Line) -> Vec<String> {
 
 /// The line above that is about the same lock: who held it is told there.
 fn before<'a>(account: &'a Account, line: &Line) -> Option<&'a Line> {
-    let name = &line.lock.as_ref()?.name;
-    let is_same = |other: &&Line| other.lock.as_ref().is_some_and(|lock| lock.name == *name);
+    let identity = line.lock.as_ref()?.identity;
+    let is_same = |other: &&Line| {
+        other
+            .lock
+            .as_ref()
+            .is_some_and(|lock| lock.identity == identity)
+    };
     let first = account.lines.iter().find(is_same)?;
     (!std::ptr::eq(first, line)).then_some(first)
 }

@@ -1,6 +1,6 @@
 //! The line of time of a page: the machine's resources, and the longest work cycles.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use host::clock::wall_clock;
 use profile::draw::{Piece, Strip, Timeline};
@@ -103,7 +103,8 @@ fn own_cpus(account: &Account, cpus: &[f64]) -> Strip {
         .zip(cpus)
         .map(|(moment, cpus)| cpus * moment.ns() as f64);
     let mean = weighed.sum::<f64>() / all_ns.max(1) as f64;
-    let height = most.ceil().max(1.0);
+    // One sample more or less is no CPU.
+    let height = (most - 0.1).ceil().max(1.0);
     let one = |(moment, cpus): (&Moment, &f64)| {
         piece(account, moment, cpus / height, &format!("{cpus:.1} CPUs"))
     };
@@ -112,7 +113,7 @@ fn own_cpus(account: &Account, cpus: &[f64]) -> Strip {
         _ => "these threads".to_owned(),
     };
     Strip {
-        label: format!("{whose}: on CPUs"),
+        label: format!("{whose}: on CPUs, of {height}"),
         amount: format!("{mean:.1} on average, {most:.1} at most"),
         pieces: moments.iter().zip(cpus).map(one).collect(),
         is_events: false,
@@ -122,11 +123,14 @@ fn own_cpus(account: &Account, cpus: &[f64]) -> Strip {
 /// The busiest disks.
 fn disks(account: &Account) -> Vec<Strip> {
     let moments = &account.moments[..];
-    let names = moments.iter().flat_map(|moment| moment.disks.keys());
+    let names: BTreeSet<&String> = moments
+        .iter()
+        .flat_map(|moment| moment.disks.keys())
+        .collect();
     let of = |name: &str, moment: &Moment| moment.disks.get(name).copied().unwrap_or(0.0);
+    let names = names.into_iter();
     let busy = names.map(|name| (name, mean(moments, |moment| of(name, moment))));
-    let busy: BTreeMap<&String, f64> = busy.collect();
-    let mut busy: Vec<(&String, f64)> = busy.into_iter().collect();
+    let mut busy: Vec<(&String, f64)> = busy.collect();
     busy.retain(|(_, busy)| *busy >= LEAST_BUSY);
     busy.rank_by(|(_, a), (_, b)| b.total_cmp(a));
     busy.truncate(TOP_DISKS);

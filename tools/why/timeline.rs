@@ -17,7 +17,7 @@ pub(crate) struct Timeline {
     /// Counters at the last moment's end, or at the begin.
     last: Option<Snapshot>,
     moments: Vec<Moment>,
-    /// How often two moments became one: each doubles their length.
+    /// Times that two moments became one: each doubles their length.
     doublings: u32,
 }
 
@@ -80,7 +80,7 @@ impl Moment {
 }
 
 impl Timeline {
-    /// Whether a moment is over.
+    /// Tells if a moment is over.
     pub(crate) fn is_due(&self, now_ns: u64) -> bool {
         let least_ns = STEP_NS << self.doublings;
         let passed_ns = |last: &Snapshot| now_ns.saturating_sub(last.time_ns());
@@ -94,7 +94,7 @@ impl Timeline {
         let now = Snapshot::take();
         let samples = samples(now.time_ns());
         let Some(last) = self.last.replace(now.clone()) else {
-            // What was before is no moment of the window.
+            // The time before is no moment of the window.
             return;
         };
         let edges = [last.time_ns(), now.time_ns()];
@@ -117,13 +117,26 @@ impl Timeline {
         }
     }
 
-    /// All moments so far.
-    pub(crate) fn take(&mut self) -> Vec<Moment> {
-        std::mem::take(&mut self.moments)
+    /// All moments of a window that ended at `end_ns`. The last one may have been looked at later, and a short one is part of the one
+    /// before.
+    pub(crate) fn take(&mut self, end_ns: u64) -> Vec<Moment> {
+        let mut moments = std::mem::take(&mut self.moments);
+        moments.retain(|moment| moment.start_ns < end_ns);
+        if let Some(last) = moments.last_mut() {
+            last.end_ns = last.end_ns.min(end_ns);
+        }
+        let is_short = |moment: &mut Moment| moment.ns() < STEP_NS;
+        if moments.len() > 1
+            && let Some(short) = moments.pop_if(is_short)
+            && let Some(last) = moments.pop()
+        {
+            moments.push(last.and(short));
+        }
+        moments
     }
 }
 
-/// Moments for programs. `cpus`: how many CPUs the processes that the answer is about had, if that is known.
+/// Moments for programs. `cpus`: the CPUs that the processes had which the answer is about, if that is known.
 pub(crate) fn to_json(moments: &[Moment], cpus: impl Fn(&Moment) -> Option<f64>) -> Value {
     let one = |moment: &Moment| {
         json!({

@@ -28,7 +28,7 @@ fn of_too_many_moments_two_become_one_and_nothing_is_lost() {
     for number in 0..all {
         timeline.push(moment(number, (number % 2) as f64, 0.5));
     }
-    let moments = timeline.take();
+    let moments = timeline.take(u64::MAX);
     assert!(moments.len() < MOST, "{}", moments.len());
     assert_eq!(moments[0].start_ns, 5);
     for two in moments.windows(2) {
@@ -64,6 +64,26 @@ fn of_too_many_moments_two_become_one_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_window_ends_its_last_moment_and_a_short_one_is_no_moment() {
+    let ends = |end_ns: u64| -> Vec<u64> {
+        let mut timeline = Timeline::default();
+        for number in 0..3 {
+            timeline.push(moment(number, 1.0, 0.0));
+        }
+        let moments = timeline.take(end_ns);
+        let samples: u64 = moments.iter().map(|moment| moment.samples[&7]).sum();
+        assert!(samples >= 50, "{moments:?}");
+        moments.iter().map(|moment| moment.end_ns).collect()
+    };
+    assert_eq!(
+        ends(5 + 300 * MS),
+        [5 + 100 * MS, 5 + 200 * MS, 5 + 300 * MS]
+    );
+    assert_eq!(ends(5 + 250 * MS), [5 + 100 * MS, 5 + 250 * MS]);
+    assert_eq!(ends(5 + 200 * MS), [5 + 100 * MS, 5 + 200 * MS]);
+}
+
+#[test]
 fn a_strip_has_each_moment_where_it_was_and_as_high_as_its_share() {
     let mut account = account(vec![line("futex", 900, &[])]);
     account.moments = vec![moment(0, 0.25, 0.0), moment(9, 1.0, 0.004)];
@@ -74,7 +94,7 @@ fn a_strip_has_each_moment_where_it_was_and_as_high_as_its_share() {
         .map(|strip| &strip.label[..])
         .collect();
     let expected = [
-        "app 7: on CPUs",
+        "app 7: on CPUs, of 2",
         "all CPUs: busy",
         "vda: requests under way",
         "memory read again, for want of room",

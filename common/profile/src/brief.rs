@@ -232,7 +232,8 @@ fn short(name: &str) -> Cow<'_, str> {
 /// Tells if it was compiled while the program ran.
 fn is_compiled(frame: &Frame) -> bool {
     let is_runtime = RUNTIMES.iter().any(|name| frame.name.starts_with(name));
-    frame.kind == FrameKind::Jit && !is_runtime && !frame.name.contains("+0x")
+    let is_nameless = frame.name.contains("+0x") || frame.name.starts_with("[Python: ");
+    frame.kind == FrameKind::Jit && !is_runtime && !is_nameless
 }
 
 /// Tells the program's functions from those of standard libraries.
@@ -283,8 +284,18 @@ fn is_pythons(frame: &Frame) -> bool {
         .as_deref()
         .filter(|_| frame.kind == FrameKind::Jit);
     file.is_some_and(|file| {
-        let is_library = file.contains("/lib/python3.") && !file.contains("-packages/");
+        let is_library = file.split('/').any(has_pythons) && !file.contains("-packages/");
         is_library || file.starts_with("<frozen ")
+    })
+}
+
+/// Tells if a directory, or an archive in its place, holds Python's standard library: `python3.11`, `python311.zip`.
+fn has_pythons(part: &str) -> bool {
+    let version = part.strip_prefix("python3");
+    let version = version.map(|rest| rest.trim_end_matches('t').trim_end_matches(".zip"));
+    let number = version.map(|rest| rest.strip_prefix('.').unwrap_or(rest));
+    number.is_some_and(|number| {
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
     })
 }
 

@@ -156,7 +156,7 @@ fn how_deep_a_thread_is_in_its_program() {
     // None of an interpreter's own functions says how deep in its program it is.
     let python = ["main", "_PyEval_EvalFrameDefault", "acquire_timed"];
     assert_eq!(depth(&python), None);
-    // Where the loop is shown below its functions, these say it.
+    // Functions say it, too, if the loop is shown below them.
     let mut native = frames(&[
         "main",
         "_PyEval_EvalFrameDefault",
@@ -181,6 +181,45 @@ fn how_deep_a_thread_is_in_its_program() {
     assert_eq!(python(package), Some(3));
     let package = "/srv/lib/python3.11/site-packages/pool.py";
     assert_eq!(python(package), Some(3));
+}
+
+#[test]
+fn a_stack_of_python_is_in_the_programs_function_and_not_in_the_librarys() {
+    let place = |files: [&str; 3]| {
+        let mut user = frames(&[
+            "main",
+            "j:shop.pay",
+            "j:queue.Queue.get",
+            "j:threading.wait",
+            "acquire",
+        ]);
+        for (frame, file) in user[1..4].iter_mut().zip(files) {
+            frame.module = Some(file.into());
+        }
+        place(&[], &user).map(Cow::into_owned)
+    };
+    for library in [
+        "/usr/lib/python3.11",
+        "/usr/lib64/python3.13t",
+        "/usr/lib/python311.zip",
+    ] {
+        let [queue, threading] = ["queue", "threading"].map(|name| format!("{library}/{name}.py"));
+        let found = place(["/srv/shop.py", &queue, &threading]);
+        assert_eq!(found.as_deref(), Some("shop.pay"), "{library}");
+        // A pool's thread is in nothing else.
+        let found = place([&queue, &queue, &threading]);
+        assert_eq!(found.as_deref(), Some("threading.wait"), "{library}");
+    }
+    let own = [
+        "/srv/python3.d/shop.py",
+        "/srv/python3.d/queue.py",
+        "/usr/lib/python3/dist-packages/pool.py",
+    ];
+    assert_eq!(place(own).as_deref(), Some("threading.wait"));
+    let nameless = ["main", "j:shop.pay", "j:[Python: code not read]"];
+    let mut nameless = frames(&nameless);
+    nameless[1].module = Some("/srv/shop.py".into());
+    assert_eq!(super::place(&[], &nameless).as_deref(), Some("shop.pay"));
 }
 
 #[test]

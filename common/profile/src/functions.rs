@@ -11,7 +11,7 @@ use crate::recording::Recording;
 use crate::shares::Shares;
 use crate::statistics::{is_enough, widest_margin};
 use crate::style::Style;
-use crate::text::{columns, cut, percent, say_of};
+use crate::text::{columns, cut, cut_name, percent, say_of};
 use crate::units;
 
 /// Rows for functions of the program that have nothing themselves, where others have less than a hundredth.
@@ -170,7 +170,7 @@ fn name(entry: &Entry, room: usize) -> String {
         return cut(&name, room);
     }
     let module = cut(&terminal(&entry.place), room / 2);
-    let name = cut(&name, room.saturating_sub(columns(&module) + 2));
+    let name = cut_name(&name, room.saturating_sub(columns(&module) + 2));
     format!("{name}  {module}")
 }
 

@@ -66,7 +66,7 @@ pub fn cut(name: &str, width: usize) -> String {
 /// A name, cut so that the words behind it end within a width; a dozen columns of it stay in any case.
 pub fn cut_to_fit(name: &str, rest: &str, width: usize) -> String {
     let room = width.saturating_sub(columns(rest)).max(12);
-    format!("{}{rest}", cut(name, room))
+    format!("{}{rest}", cut_name(name, room))
 }
 
 /// Columns of a name below which it tells nothing.
@@ -88,10 +88,31 @@ pub(crate) fn say_of(before: &str, name: &str, rest: &str, width: usize) -> Vec<
         parts[0] += ",";
         parts.push(more.to_owned());
     }
-    let name = cut(name, room.saturating_sub(colon.len()));
+    let name = cut_name(name, room.saturating_sub(colon.len()));
     let mut lines = vec![format!("{before}{name}{colon}")];
     lines.extend(sentence(&parts, "", width));
     lines
+}
+
+/// Words that compilers put behind a function's name.
+const PARTS: [&str; 7] = [
+    "isra",
+    "constprop",
+    "part",
+    "cold",
+    "llvm",
+    "lto_priv",
+    "clone",
+];
+
+/// Tells if the end of a path is a function's name, and no more than the number or the word of one of its parts.
+fn is_name(tail: &str) -> bool {
+    let first = tail.split('.').next().unwrap_or_default();
+    let begins = first
+        .chars()
+        .next()
+        .is_some_and(|c| c != ':' && !c.is_ascii_digit());
+    begins && !PARTS.contains(&first)
 }
 
 /// A function's name cut to so many columns: of a dotted or a Rust path the first parts give way, for the last ones tell most.
@@ -100,9 +121,7 @@ pub fn cut_name(name: &str, width: usize) -> String {
     let mut angles = name.match_indices('<').map(|(at, _)| &name[..at]);
     let is_path = angles.all(|before| before.ends_with('.')) && !name.contains(['(', ' ', '/']);
     let begins = name.match_indices(['.', ':']).map(|(at, _)| at + 1);
-    let mut tails = begins
-        .map(|at| &name[at..])
-        .filter(|tail| !tail.starts_with(':'));
+    let mut tails = begins.map(|at| &name[at..]).filter(|tail| is_name(tail));
     let fits = |tail: &&str| !tail.is_empty() && columns(tail) < width;
     match tails
         .find(fits)
@@ -232,6 +251,8 @@ mod tests {
             ("tokio::runtime::Context::run", 20, "…Context::run"),
             ("app::find<std::string, int>", 12, "app::find<s…"),
             ("serving.run.<locals>.execute", 20, "…<locals>.execute"),
+            ("should_retry_later.isra.0", 12, "should_retr…"),
+            ("should_retry_later.part.0.cold", 12, "should_retr…"),
             ("find<app::key,app::value>", 12, "find<app::k…"),
             ("net/http.(*conn).serve", 12, "net/http.(*…"),
             ("a_function_without_parts", 12, "a_function_…"),

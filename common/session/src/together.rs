@@ -23,12 +23,12 @@ pub trait Together {
     /// The same.
     fn parts_mut(&mut self) -> Vec<&mut dyn Collector>;
 
-    /// Something besides at each of the collectors' looks around.
+    /// The same as [`Collector::look_around`], besides the collectors' own.
     ///
     /// # Errors
     ///
     /// The implementation's own.
-    fn look_around(&mut self) -> Result<()> {
+    fn look_around(&mut self, _can_afford_more: bool) -> Result<()> {
         Ok(())
     }
 
@@ -145,7 +145,7 @@ impl<T: Together> Collector for AsOne<T> {
                 .chain(state.stacks)
                 .reduce(|a, b| a + b);
         }
-        self.0.look_around()?;
+        self.0.look_around(can_afford_more)?;
         Ok(all)
     }
 

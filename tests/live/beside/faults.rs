@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use oracle::ticks::Ticks;
 use oracle::{Below, Engine, Logs};
@@ -136,6 +136,16 @@ fn killed_while_writing_a_file_leaves_none() {
     }
 }
 
+/// A process that does not outlive this.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Its first word stands between the window's begin and the command's: with no room for it the tool goes no further.
 #[test]
 fn a_command_that_has_not_begun_goes_with_a_killed_tool() {
@@ -149,11 +159,10 @@ fn a_command_that_has_not_begun_goes_with_a_killed_tool() {
         let mut command = Tool::command(tool, "-- sleep 600");
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let stderr = stderr.expect("a FIFO with a reader");
-        let mut running = command.stderr(stderr).spawn().expect("a tool");
-        said.await_writer(running.id());
-        let held = Held::by(running.id());
-        running.kill().expect("it is there");
-        running.wait().expect("its status");
+        let running = Killed(command.stderr(stderr).spawn().expect("a tool"));
+        said.await_writer(running.0.id());
+        let held = Held::by(running.0.id());
+        drop(running);
         assert!(
             !held.programs.is_empty() && !held.children.is_empty(),
             "{tool}: {held:?}"

@@ -9,7 +9,7 @@ use crate::shares::{Shares, counted};
 use crate::statistics::{is_enough, widest_margin};
 use crate::style::Style;
 use crate::table::{Column, Table};
-use crate::text::{columns, cut, cut_start, percent, say_of};
+use crate::text::{columns, cut, cut_name, cut_start, percent, say_of};
 use crate::units;
 
 /// Samples without a frame, and frames of no module, by what is counted.
@@ -384,7 +384,7 @@ fn fit(entry: &Entry, is_line: bool, room: usize, style: Style) -> String {
     let name = if is_line {
         cut_start(&name, room)
     } else {
-        cut(&name, room)
+        cut_name(&name, room)
     };
     if place.is_empty() {
         return name;
