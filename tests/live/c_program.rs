@@ -271,6 +271,12 @@ pub(crate) fn compile(dir: &Path, name: &str, source: &str, flags: impl Args) ->
     program
 }
 
+/// Copies a program that is to run. The file of a copy made here is open for writing in whatever another test starts meanwhile, until that
+/// has begun, and such a file does not run.
+pub(crate) fn copy_program(from: &Path, to: &Path) {
+    run(Command::new("cp").args([from, to]));
+}
+
 /// Runs a command to its end and returns what it said.
 ///
 /// # Panics

@@ -61,7 +61,7 @@ impl Output {
             let mut lines = self.stderr.lines();
             lines.any(|line| words.iter().all(|words| line.contains(words)))
         };
-        let only_starved = has(&[" of tracing, ", "; lost nothing; cost "])
+        let only_starved = has(&[" of tracing, ", "; lost nothing; "])
             && has(&[": the machine did not run this tool for "]);
         let code = if only_starved && self.code == LOSSY {
             LOSSY

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::beside::symbols::{UNNAMED, is_of_bpf};
-use crate::c_program::compile;
+use crate::c_program::{compile, copy_program};
 use crate::kernel::{Machine, tasks, until};
 use crate::tool::{Output, Tool};
 
@@ -349,7 +349,7 @@ fn with_the_documents_capabilities_nothing_is_lost() {
     let all = set(rows.iter().map(|(name, _)| name));
     for column in &columns {
         let tool = column.split(' ').next().expect("a word");
-        fs::copy(crate::built(tool), programs.dir.path().join(tool)).expect("a copy");
+        copy_program(&crate::built(tool), &programs.dir.path().join(tool));
         let copies = Some(programs.dir.path());
         let output = run((column, Tracefs::Mounted), &pids, &all, copies);
         assert_lost("-", column, "any", &output);

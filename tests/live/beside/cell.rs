@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::beside::bare::{CALLS, TURNS};
-use crate::c_program::{BURN, compile, run};
+use crate::c_program::{BURN, compile, copy_program, run};
 use crate::kernel::Machine;
 use crate::tool::{Output, Tool};
 use crate::workload::{Workload, number};
@@ -69,7 +69,7 @@ impl Cell {
         let copy = |from: &Path, to: &Path| {
             let to = self.root().join(to.strip_prefix("/").expect("absolute"));
             fs::create_dir_all(to.parent().expect("a directory")).expect("a directory");
-            fs::copy(from, to).expect("a copy");
+            copy_program(from, &to);
         };
         paths.for_each(|path| copy(Path::new(path), Path::new(path)));
         copy(program, &inside);

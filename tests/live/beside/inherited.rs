@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::args::Args;
+use crate::c_program::copy_program;
 use crate::prelude::*;
 use crate::tool::{COMMANDED, TRACERS, once};
 
@@ -107,7 +108,7 @@ fn a_command_for_which_there_is_no_process_says_so() {
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("our own");
     // Where it is built nobody else may be let in.
     let program = dir.path().join("runqlat");
-    fs::copy(crate::built("runqlat"), &program).expect("a copy");
+    copy_program(&crate::built("runqlat"), &program);
     for (processes, what) in [
         (1, "install signal handlers"),
         (2, "install signal handlers"),

@@ -14,6 +14,7 @@ use oracle::{Below, Engine};
 
 use crate::beside::containers::enter;
 use crate::beside::symbols::{HERTZ, all, assert_most, names, profile, stacks};
+use crate::c_program::copy_program;
 use crate::elf_entry::Elves;
 use crate::off_cpu::{Times, sees_hidden};
 use crate::prelude::*;
@@ -358,7 +359,7 @@ fn a_deleted_program() {
     let _machine = Machine::beside();
     let program = phases("phases", MAIN);
     let running = program.dir().join("running");
-    fs::copy(program.path(), &running).expect("a copy");
+    copy_program(program.path(), &running);
     let mut command = Command::new(&running);
     command.arg("300");
     let workload = Workload::spawn("running", command);

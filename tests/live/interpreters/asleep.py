@@ -132,7 +132,8 @@ def main():
             by_lock, by_condition]
     for way in ways:
         threading.Thread(target=way, daemon=True).start()
-    concurrent.futures.ThreadPoolExecutor(1).submit(int)
+    pool = concurrent.futures.ThreadPoolExecutor(1)
+    pool.submit(int)
     print("ready", os.getpid(), flush=True)
     nap()
 
