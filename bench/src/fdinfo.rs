@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::machine::field;
 
-/// What a process holds, or several together.
+/// Programs and maps of a process, or of several together.
 #[derive(Default)]
 pub(crate) struct Holdings {
     programs: BTreeSet<u32>,

@@ -1,6 +1,6 @@
 //! Scripts for bpftrace that answer as our tools do.
 
-/// As bpftrace's own `runqlat.bt`, which does not compile against the headers of today, for one process.
+/// The same as bpftrace's own `runqlat.bt`, which does not compile against the headers of today, for one process.
 pub(crate) const RUNQLAT: &str = r#"
 tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new { @since[args->pid] = nsecs; }
 tracepoint:sched:sched_switch {
@@ -11,7 +11,7 @@ tracepoint:sched:sched_switch {
 }
 END { clear(@since); }"#;
 
-/// As bcc's `offcputime`, for one process. The value is printed behind the stacks.
+/// The same as bcc's `offcputime`, for one process. The value is printed behind the stacks.
 pub(crate) const OFFCPUTIME: &str = r#"
 tracepoint:sched:sched_switch {
     if (args->prev_comm == "sched-pipe") { @since[args->prev_pid] = nsecs; }
@@ -21,7 +21,7 @@ tracepoint:sched:sched_switch {
 }
 END { clear(@since); }"#;
 
-/// As bpftrace's own `biolatency.bt`, which needs kprobes.
+/// The same as bpftrace's own `biolatency.bt`, which needs kprobes.
 pub(crate) const BIOLATENCY: &str = r#"
 tracepoint:block:block_rq_issue { @since[args->dev, args->sector] = nsecs; }
 tracepoint:block:block_rq_complete {

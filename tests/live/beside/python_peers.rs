@@ -16,7 +16,7 @@ const THREADS: usize = 15;
 /// A function, its file and the line that it is in.
 type Place = (String, String, u64);
 
-/// Of each thread, leaf first, by py-spy.
+/// Functions of each thread, leaf first, by py-spy.
 fn theirs(pid: u32) -> BTreeMap<u64, Vec<Place>> {
     let program = &newer("py-spy")[0];
     let text = run(Command::new(program).args(["dump", "--json", "--pid", &pid.to_string()]));
