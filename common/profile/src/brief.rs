@@ -135,7 +135,7 @@ fn system_call(frame: &Frame) -> Option<&str> {
 
 /// Places of the program's own functions, or of those that were compiled while it ran where there are any; of a language's library only
 /// where there is nothing else.
-fn own(user: &[Frame]) -> Vec<usize> {
+pub(crate) fn own(user: &[Frame]) -> Vec<usize> {
     let places = |is_own: fn(&Frame) -> bool| -> Vec<usize> {
         (0..user.len()).filter(|at| is_own(&user[*at])).collect()
     };

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
 use crate::ask::top::{By, Entry, count, table};
-use crate::brief::is_own;
+use crate::brief::own;
 use crate::escape::terminal;
 use crate::model::Profile;
 use crate::recording::Recording;
@@ -126,8 +126,9 @@ fn most_in(before: &str, name: &str, said: &str, width: usize) -> Vec<String> {
 fn caller(profile: &Profile) -> Option<Entry> {
     let mut callers: HashMap<&str, (u64, u64)> = HashMap::new();
     for sample in &profile.samples {
-        let own = sample.user.iter().rev().find(|frame| is_own(frame));
-        let Some(own) = own else { continue };
+        let Some(own) = own(&sample.user).last().map(|at| &sample.user[*at]) else {
+            continue;
+        };
         let (value, samples) = callers.entry(&own.name).or_default();
         *value = value.saturating_add(sample.total());
         *samples = samples.saturating_add(sample.count);
@@ -145,11 +146,9 @@ fn caller(profile: &Profile) -> Option<Entry> {
 
 /// Names of the program's own functions; what is between them, and how threads start, has no time of its own to tell.
 fn own_functions(profile: &Profile) -> HashSet<&str> {
-    let frames = profile.samples.iter().flat_map(|sample| sample.user.iter());
-    frames
-        .filter(|frame| is_own(frame))
-        .map(|frame| &*frame.name)
-        .collect()
+    let samples = profile.samples.iter().map(|sample| &sample.user);
+    let names = samples.flat_map(|user| own(user).into_iter().map(|at| &*user[at].name));
+    names.collect()
 }
 
 fn warn(n: u64, out: &mut impl Write) -> io::Result<()> {
