@@ -13,8 +13,8 @@ use crate::fdinfo::Holdings;
 use crate::stats::{self, Program, Programs};
 use crate::tool::Tools;
 
-/// Nothing more attaches once this has passed without a new program at work.
-const QUIET: Duration = Duration::from_millis(500);
+/// Nothing more attaches once this has passed without a new program at work: `why` loads for a second between its first and its last.
+const QUIET: Duration = Duration::from_secs(2);
 
 /// How long a tool may take to be at work.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -3,7 +3,7 @@
 pub(crate) use serde_json::Value;
 
 pub(crate) use crate::bound::{assert_all, assert_bracketed, assert_within};
-pub(crate) use crate::c_program::Program;
+pub(crate) use crate::c_program::{Program, copy_program};
 pub(crate) use crate::found::{
     address, folded_sum, id, ids, json, list, number, only, sum, text, weight,
 };

@@ -7,7 +7,6 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::args::Args;
-use crate::c_program::copy_program;
 use crate::prelude::*;
 use crate::tool::{COMMANDED, TRACERS, once};
 

@@ -14,7 +14,6 @@ use oracle::{Below, Engine};
 
 use crate::beside::containers::enter;
 use crate::beside::symbols::{HERTZ, all, assert_most, names, profile, stacks};
-use crate::c_program::copy_program;
 use crate::elf_entry::Elves;
 use crate::off_cpu::{Times, sees_hidden};
 use crate::prelude::*;
