@@ -11,9 +11,9 @@ use super::pieces::{Pieces, Program, is_one_of};
 use super::{TOOLS, files, read};
 
 /// Names in the runs that look like words: of programs, devices, system calls, and what a run was asked for.
-const NAMES: &str = "access biolatency brk close cpu dd demo dyn execve fio flame futex Interrupts kernel lockstat ls main meta mmap \
-    mprotect munmap newfstatat offcputime openat postgres pressure prio profile rahead read rseq runqlat rust sed sh some statfs statx sync \
-    switch syscount vda web why write ECHILD ENOENT";
+const NAMES: &str = "access bash biolatency brk close cpu dd demo dyn execve fio flame futex Interrupts kernel lockstat ls main meta \
+    mmap most mprotect munmap newfstatat offcputime openat postgres pressure prio profile rahead read rseq runqlat rust sed sh some \
+    statfs statx sync switch syscount vda web why write ECHILD ENOENT";
 /// Functions in flame's runs.
 const FUNCTIONS: &str = "gc mark parse reduce run";
 

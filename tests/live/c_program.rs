@@ -272,9 +272,11 @@ pub(crate) fn compile(dir: &Path, name: &str, source: &str, flags: impl Args) ->
 }
 
 /// Copies a program that is to run. The file of a copy made here is open for writing in whatever another test starts meanwhile, until that
-/// has begun, and such a file does not run.
+/// has begun, and such a file does not run; nor can one be written that runs.
 pub(crate) fn copy_program(from: &Path, to: &Path) {
-    run(Command::new("cp").args([from, to]));
+    run(Command::new("cp")
+        .arg("--remove-destination")
+        .args([from, to]));
 }
 
 /// Runs a command to its end and returns what it said.
