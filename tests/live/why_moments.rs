@@ -1,5 +1,7 @@
 //! The line of time of why: when a program that says when it computed had a CPU.
 
+use crate::c_program::BURN;
+use crate::kernel::until_every;
 use crate::prelude::*;
 use crate::ticks::{assert_ticks, clock};
 use crate::why::ALL;
@@ -58,4 +60,27 @@ fn moments_have_the_samples_of_their_own_time() {
     for strip in ["bursts", "all CPUs: busy"] {
         assert!(page.contains(&format!("<p><span>{strip}")), "no {strip}");
     }
+}
+
+/// A program that computes beyond the window's end: the last moment is as full as the others.
+#[test]
+fn the_last_moment_has_all_samples_until_the_windows_end() {
+    let _machine = Machine::alone();
+    let program = Program::c("burn", BURN, "");
+    let mut workload = program.start("1000000");
+    let tool = Tool::attached("why", format!("-j {ALL} -p {}", workload.pid()));
+    let clock = clock(HERTZ);
+    workload.go();
+    let waited = std::time::Duration::from_millis(50);
+    let begin = std::time::Instant::now();
+    until_every(waited, "it computes", || begin.elapsed().as_millis() > 550);
+    let report = tool.report();
+    let ticks = clock.take().expect("a whole log");
+    let moments = list(&report, "timeline");
+    let last = moments.last().expect("a moment");
+    assert_eq!(last["end_ns"], report["end_ns"]);
+    let when = number(last, "start_ns")..number(last, "end_ns");
+    let seconds = (when.end - when.start) as f64 / 1e9;
+    let samples = last["on_cpus"].as_f64().expect("CPUs") * seconds * HERTZ as f64;
+    assert_ticks(samples.round() as u64, &ticks, workload.pid(), &when);
 }

@@ -74,7 +74,8 @@ impl Sampled for Args {
         })?;
         let tables = bpf::unwind_maps!(skel);
         let how = self.stacks.setup(tables, self.origin());
-        let moments = Moments::open(self.keeps_moments(), &skel)?;
+        let mut moments = Moments::open(self.keeps_moments(), &skel)?;
+        moments.are_counted = self.moments;
         let (tgids, tids) = (&skel.maps.target_tgids, &skel.maps.target_tids);
         setup.targets.fill(tgids, tids)?;
         Ok(Profiling {

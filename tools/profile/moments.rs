@@ -28,7 +28,9 @@ pub(crate) struct Moments {
     numbers: HashMap<Key, usize>,
     pub(crate) rows: Vec<Row>,
     pub(crate) all: Vec<Moment>,
-    /// Times and processes of samples that are not counted yet, for [`Self::count_until`].
+    /// Samples are counted by [`Self::count_until`], and not kept.
+    pub(crate) are_counted: bool,
+    /// Times and processes of those that are not counted yet.
     later: Vec<(u64, u32)>,
     too_many: u64,
     random: u64,
@@ -52,7 +54,14 @@ impl Moments {
     /// The same of a window, in which each sample stands for so many.
     pub(crate) fn absorb_weighted(&mut self, weight: f64) {
         let arrived = self.arrivals.as_ref().map(Arrivals::take);
-        for moment in arrived.unwrap_or_default() {
+        let arrived = arrived.unwrap_or_default();
+        if self.are_counted {
+            let arrived = arrived.into_iter();
+            self.later
+                .extend(arrived.map(|moment| (moment.time_ns, moment.key.tgid)));
+            return;
+        }
+        for moment in arrived {
             if self.all.len() >= MOST {
                 self.too_many += 1;
                 continue;
@@ -72,10 +81,7 @@ impl Moments {
 
     /// Number of samples of each process until `end_ns` that no earlier call has counted; only times of later ones are kept.
     pub(crate) fn count_until(&mut self, end_ns: u64) -> HashMap<u32, u64> {
-        let arrived = self.arrivals.as_ref().map(Arrivals::take);
-        let arrived = arrived.unwrap_or_default().into_iter();
-        self.later
-            .extend(arrived.map(|moment| (moment.time_ns, moment.key.tgid)));
+        self.absorb();
         let mut counts = HashMap::new();
         for (_, tgid) in self.later.extract_if(.., |(time_ns, _)| *time_ns <= end_ns) {
             *counts.entry(tgid).or_default() += 1;
