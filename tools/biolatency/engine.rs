@@ -150,12 +150,13 @@ impl Engine for Biolatency<'_> {
     }
 
     fn step(&mut self) -> Result<State> {
+        let printed = self.print_slow_ios();
         let mut state = self
             .harvest
             .progress(&self.skel, &self.counters, self.requests)?;
-        // An interval whose reader has gone has no report.
+        // An interval whose reader has gone has no report. This look has all that it was told.
         self.seen = state.events;
-        self.print_slow_ios()?;
+        printed?;
         if let Some(limit) = &mut self.limit {
             limit.look(self.skel.object());
             state.next = limit.next();
