@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::machine::field;
+use crate::machine::{self, field};
 use crate::running::Load;
 
 const PROGRAM: &str = include_str!("contended.c");
@@ -59,9 +59,7 @@ impl Load for LockLoad {
     }
 
     fn threads(&self) -> Vec<PathBuf> {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.program.id()));
-        let tasks = tasks.into_iter().flatten().flatten();
-        tasks.map(|entry| entry.path()).collect()
+        machine::threads(self.program.id())
     }
 }
 

@@ -88,6 +88,13 @@ fn said(command: &mut Command) -> String {
         .to_owned()
 }
 
+/// Threads of a process, as directories of `/proc`; none of one that is gone.
+pub(crate) fn threads(pid: u32) -> Vec<PathBuf> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    let tasks = tasks.into_iter().flatten().flatten();
+    tasks.map(|entry| entry.path()).collect()
+}
+
 /// The number behind `name` at the start of a line of a `/proc` file.
 pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;

@@ -19,6 +19,7 @@ mod load;
 mod locks;
 mod machine;
 mod measure;
+mod python;
 mod running;
 mod scripts;
 mod stats;
@@ -43,7 +44,7 @@ struct Args {
 
     /// Measure this case only (repeatable): offcputime, offcputime-fp,
     /// offcputime-p, unwinding, runqlat, runqlat-p, runqlat-P, biolatency,
-    /// biolatency-D, profile, lockstat, lockstat-fp, why
+    /// biolatency-D, profile, lockstat, lockstat-fp, why, python
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
 
@@ -58,6 +59,10 @@ struct Args {
     /// Where libbpf-tools are
     #[arg(long, value_name = "DIR", default_value = "/usr/sbin")]
     theirs_dir: PathBuf,
+
+    /// py-spy, for Python
+    #[arg(long, value_name = "FILE", default_value = "py-spy")]
+    py_spy: PathBuf,
 
     /// Where the table goes
     #[arg(long, value_name = "FILE", default_value = "bench/results.md")]
@@ -84,7 +89,7 @@ fn main() -> Result<()> {
     // SAFETY: takes nothing and cannot fail.
     ensure!(unsafe { libc::geteuid() } == 0, "this needs root");
     let cases = match args.only.as_slice() {
-        [only] if only == UNWINDING => Vec::new(),
+        [only] if only == UNWINDING || only == PYTHON => Vec::new(),
         only => cases::cases(only)?,
     };
     let results = cases
@@ -96,14 +101,16 @@ fn main() -> Result<()> {
         .iter()
         .map(|(case, rounds)| table::of_case(case, rounds))
         .collect();
-    let unwinding = if args.unwinding() {
-        unwind::table(&args.plan(), args.rounds)?
-    } else {
-        String::new()
-    };
+    let mut more = String::new();
+    if args.measures(UNWINDING) {
+        more += &unwind::table(&args.plan(), args.rounds)?;
+    }
+    if args.measures(PYTHON) {
+        more += &python::tables(&args.plan(), &args.py_spy, args.rounds)?;
+    }
     let summary = summary::table(&results);
     let head = machine::header(&args.conditions());
-    let text = format!("{head}{summary}\n{tables}{unwinding}");
+    let text = format!("{head}{summary}\n{tables}{more}");
     io::stdout().write_all(text.as_bytes())?;
     if !args.self_check {
         fs::write(&args.output, text)
@@ -146,10 +153,13 @@ fn rounds(case: &Case, args: &Args) -> Result<Vec<Vec<Sample>>> {
 
 /// The comparison of ways to walk user stacks, as a case.
 const UNWINDING: &str = "unwinding";
+/// The cost of Python's functions, as a case.
+const PYTHON: &str = "python";
 
 impl Args {
-    fn unwinding(&self) -> bool {
-        !self.self_check && (self.only.is_empty() || self.only == [UNWINDING])
+    /// Whether `table`, which is no comparison of makers, is wanted.
+    fn measures(&self, table: &str) -> bool {
+        !self.self_check && (self.only.is_empty() || self.only == [table])
     }
 
     fn plan(&self) -> Plan {

@@ -23,7 +23,7 @@ pub(crate) trait Load {
 
     /// Time that its threads had a CPU for, in microseconds.
     fn on_cpu_us(&self) -> Result<f64> {
-        Ok(schedstat(&self.threads(), 0)? as f64 / 1e3)
+        Ok(on_cpu_ns(&self.threads())? as f64 / 1e3)
     }
 
     /// Number of times that its threads got a CPU.
@@ -38,6 +38,11 @@ pub(crate) trait Load {
         let events = self.events()? - before;
         Ok(events as f64 / start.elapsed().as_secs_f64())
     }
+}
+
+/// Time that threads, as directories of `/proc`, had a CPU for.
+pub(crate) fn on_cpu_ns(threads: &[PathBuf]) -> Result<u64> {
+    schedstat(threads, 0)
 }
 
 /// The sum of one field of all threads' `schedstat`: ns on CPU, ns waiting for one, times it got one.

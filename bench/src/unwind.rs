@@ -75,7 +75,8 @@ impl Drop for Load {
     }
 }
 
-fn ns_per_sample(plan: &Plan, pid: u32, method: &[&str]) -> Result<f64> {
+/// Mean time of a sample that is taken as the load asks for its parent.
+pub(crate) fn ns_per_sample(plan: &Plan, pid: u32, method: &[&str]) -> Result<f64> {
     let output = Command::new(plan.ours_dir.join("profile"))
         .args(["-q", "-j", "-e", "tracepoint:syscalls:sys_enter_getppid"])
         .args(["-p", &pid.to_string()])
