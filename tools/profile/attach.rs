@@ -1,25 +1,20 @@
 //! Puts the BPF program where the event fires.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, bail};
 use bpf::profile::ProfileSkel;
-use host::libraries;
-use host::privileges::{self, Capabilities};
 use libbpf_rs::Link;
+use loader::functions::{self, Function};
 use loader::tracefs;
 
 use crate::profile::args::{Args, Weight};
 use crate::profile::counters::{Counters, Late};
 use crate::profile::event::Event;
 use crate::profile::traps::Method;
-
-/// Kernels from 6.16 on take CAP_PERFMON for too little.
-const UPROBES: &str =
-    "Permission denied; uprobes take CAP_SYS_ADMIN, or CAP_PERFMON before Linux 6.16";
 
 /// Programs where their events fire. Detached when dropped.
 pub(crate) enum Attached {
@@ -144,93 +139,17 @@ fn attach(args: &Args, skel: &ProfileSkel<'_>, method: Method) -> Result<Vec<Lin
             let link = tracefs::attach(&skel.progs.on_tracepoint, category, name);
             Ok(vec![link?])
         }
-        Event::Uprobe { path, symbol } => attach_uprobe(args, skel, method, (path, symbol)),
-    }
-}
-
-fn attach_uprobe(
-    args: &Args,
-    skel: &ProfileSkel<'_>,
-    method: Method,
-    (path, symbol): (&str, &str),
-) -> Result<Vec<Link>> {
-    let file = find_file(path).with_context(|| format!("uprobe: no file {path}"))?;
-    if !is_elf(&file) {
-        bail!(
-            "uprobe: {}: no program or library; see file(1)",
-            file.display()
-        );
-    }
-    let pid = match args.targets.pids.as_slice() {
-        // Other processes then never trap.
-        [pid] => i32::try_from(*pid).context("PID")?,
-        _ => -1,
-    };
-    let offset = offset_of(&file, symbol)?;
-    let link = method.attach(skel, pid, &file, offset);
-    let file = file.display();
-    match link {
-        Err(err)
-            if err.kind() == libbpf_rs::ErrorKind::PermissionDenied
-                && !privileges::effective().contains(Capabilities::SYS_ADMIN) =>
-        {
-            bail!("uprobe: attach to {symbol} in {file}: {UPROBES}")
+        Event::Uprobe { path, symbol } => {
+            let pid = functions::only_process(&args.targets.pids)?;
+            let put = |file: &Path, offset| method.attach(skel, pid, file, offset);
+            let function = Function {
+                path,
+                symbol,
+                is_return: false,
+            };
+            Ok(vec![functions::attach(function, put)?])
         }
-        link => Ok(vec![link.with_context(|| {
-            format!("uprobe: attach to {symbol} in {file}")
-        })?]),
     }
-}
-
-/// Offset of a function in a file. `nm` writes versions behind names.
-fn offset_of(file: &Path, symbol: &str) -> Result<usize> {
-    let name = symbol.split('@').next().unwrap_or(symbol);
-    let opened = File::open(file).with_context(|| format!("uprobe: open {}", file.display()))?;
-    let found = elf::function_offsets(&opened, name);
-    let file = file.display();
-    let Some(offsets) = found else {
-        bail!("uprobe: {file} is damaged, or too large to search for {name}");
-    };
-    match offsets[..] {
-        [offset] => usize::try_from(offset).context("file offset"),
-        [] => bail!("uprobe: no function {name} in {file}; nm and nm -D list them"),
-        _ => bail!("uprobe: {file} has several functions {name}; take one that it calls"),
-    }
-}
-
-/// A path, or a library's or program's bare name: `libc`, `libm.so.6`, `bash`.
-fn find_file(name: &str) -> Option<PathBuf> {
-    if name.contains('/') {
-        return Path::new(name).exists().then(|| name.into());
-    }
-    let mut candidates = libraries::own();
-    for dir in libraries::directories() {
-        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-        files.sort();
-        candidates.extend(files);
-    }
-    let is_it = |path: &PathBuf| {
-        let file = path
-            .file_name()
-            .and_then(|file| file.to_str())
-            .unwrap_or_default();
-        file == name
-            // Alpine's C library is libc.musl-x86_64.so.1.
-            || file
-                .strip_prefix(name)
-                .is_some_and(|rest| rest.starts_with(".so") || rest.starts_with(".musl-"))
-    };
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    candidates.extend(std::env::split_paths(&path).map(|dir| dir.join(name)));
-    candidates
-        .into_iter()
-        .find(|path| is_it(path) && is_elf(path))
-}
-
-/// `libc.so` in /usr/lib is a linker script.
-fn is_elf(path: &Path) -> bool {
-    fs::File::open(path).is_ok_and(|file| elf::is_elf(&file))
 }
 
 /// Finds where an event's weight lies; also checks that a tracepoint exists.
@@ -353,17 +272,5 @@ mod tests {
         );
         assert!(parse_field("\tfield:char comm[16];\toffset:32;\tsize:16;\tsigned:0;").is_none());
         assert!(parse_field("print fmt: \"x\"").is_none());
-    }
-
-    #[test]
-    fn libraries_are_found_by_their_bare_name() {
-        assert!(
-            find_file("libc")
-                .unwrap()
-                .to_str()
-                .unwrap()
-                .contains("libc.so")
-        );
-        assert!(find_file("no-such-library").is_none());
     }
 }

@@ -1,20 +1,12 @@
-//! What a trap into the kernel costs on this machine: 1 us on bare metal, tens of them in nested virtual machines.
+//! Ways to put a program on a function, and what a trap costs in each.
 
-use std::hint::black_box;
 use std::path::Path;
-use std::thread;
-use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use bpf::profile::ProfileSkel;
 use budget::meter::runs;
 use libbpf_rs::{Link, UprobeMultiOpts, UprobeOpts};
-use symbols::own_file_offset;
-
-/// Measurements, of which the fastest counts: others were interrupted.
-const MEASUREMENTS: u32 = 5;
-/// Calls in each.
-const CALLS: u32 = 50;
+use session::traps;
 
 /// How a program is put on a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,45 +51,17 @@ impl Method {
 }
 
 /// Measured on a function of our own with the program that is going to run, before anything counts: how it is best put on functions,
-/// and what a trap costs, ns. In another thread: uprobe_multi before 46ba0e49b642 (6.10) sees but one.
+/// and what a trap costs, ns.
 pub(crate) fn measure(skel: &ProfileSkel<'_>) -> Result<(Method, u64)> {
-    let offset = own_file_offset(probed as *const () as u64)
-        .context("measure a trap: our own function is in no file")?;
-    let offset = usize::try_from(offset).context("file offset")?;
-    let own = i32::try_from(std::process::id()).context("PID")?;
-    let without_ns = in_another_thread();
     for method in [Method::Multi, Method::Event] {
-        let before = method.runs(skel);
-        let link = match method.attach(skel, own, Path::new("/proc/self/exe"), offset) {
+        let put = |pid, file: &Path, offset| method.attach(skel, pid, file, offset);
+        let trap_ns = match traps::trap_ns(put, || method.runs(skel)) {
             Err(_) if method == Method::Multi => continue,
-            link => link.context("measure a trap: attach to our own function")?,
+            trap_ns => trap_ns?,
         };
-        let with_ns = in_another_thread();
-        drop(link);
-        if method.runs(skel) - before >= u64::from(MEASUREMENTS * CALLS) {
-            return Ok((method, with_ns.saturating_sub(without_ns)));
+        if let Some(trap_ns) = trap_ns {
+            return Ok((method, trap_ns));
         }
     }
     bail!("measure a trap: no program ran on our own function: uprobes do not work here")
-}
-
-fn in_another_thread() -> u64 {
-    thread::spawn(fastest_ns).join().unwrap_or(0)
-}
-
-#[inline(never)]
-extern "C" fn probed(n: u32) -> u32 {
-    black_box(n) + 1
-}
-
-/// A call's.
-fn fastest_ns() -> u64 {
-    let measured = (0..MEASUREMENTS).map(|_| {
-        let start = Instant::now();
-        for n in 0..CALLS {
-            black_box(probed(black_box(n)));
-        }
-        u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX) / u64::from(CALLS)
-    });
-    measured.min().unwrap_or(0)
 }

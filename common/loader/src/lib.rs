@@ -2,6 +2,7 @@
 
 pub mod arrivals;
 pub mod counters;
+pub mod functions;
 pub mod iterate;
 pub mod maps;
 pub mod tracefs;

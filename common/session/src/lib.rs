@@ -28,6 +28,7 @@ mod setup;
 pub mod symptoms;
 pub mod targets;
 pub mod together;
+pub mod traps;
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
