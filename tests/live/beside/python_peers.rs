@@ -91,3 +91,82 @@ fn functions_files_and_lines_are_those_that_py_spy_finds() {
         }
     }
 }
+
+/// Samples by the chain of functions that they met, root first; chains that hardly any met are left out.
+fn shares(samples: impl Iterator<Item = (String, u64)>) -> BTreeMap<String, f64> {
+    let mut counts = BTreeMap::new();
+    for (chain, count) in samples {
+        *counts.entry(chain).or_default() += count;
+    }
+    let all: u64 = counts.values().sum();
+    let shares = counts.into_iter();
+    let shares = shares.map(|(chain, count)| (chain, count as f64 / all as f64));
+    shares.filter(|(_, share)| *share >= 0.02).collect()
+}
+
+/// A folded line's frames and its count.
+fn folded(line: &str) -> (Vec<&str>, u64) {
+    let (frames, count) = line.rsplit_once(' ').expect("a count");
+    (
+        frames.split(';').collect(),
+        count.parse().expect("a number"),
+    )
+}
+
+/// Functions have their class in front, and sometimes not: `Worker.long (shares.py:33)`.
+fn sampled_by_py_spy(pid: u32) -> BTreeMap<String, f64> {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let args =
+        format!("record --format raw --function --rate 101 --duration 8 --pid {pid} --output");
+    let mut command = Command::new(&newer("py-spy")[0]);
+    run(command.args(args.split(' ')).arg(file.path()));
+    let text = std::fs::read_to_string(file.path()).expect("what it wrote");
+    shares(text.lines().map(|line| {
+        let (frames, count) = folded(line);
+        let names = frames.iter().map(|frame| frame.split(" (").next());
+        let names = names.map(Option::unwrap_or_default).map(last_part);
+        (names.collect::<Vec<_>>().join(";"), count)
+    }))
+}
+
+fn last_part(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or_default()
+}
+
+/// Ours has the module in front, and what is below and between: the interpreter's own and the kernel's.
+fn sampled_by_us(pid: u32) -> BTreeMap<String, f64> {
+    let text = Tool::run("profile", format!("-f -F 99 -p {pid} 8"))
+        .ok()
+        .stdout;
+    shares(text.lines().map(|line| {
+        let (frames, count) = folded(line);
+        let names = frames.iter().filter(|frame| frame.starts_with("shares."));
+        let names = names.map(|frame| last_part(frame));
+        (names.collect::<Vec<_>>().join(";"), count)
+    }))
+}
+
+#[test]
+#[ignore = "statistical: make truth"]
+fn shares_of_chains_are_those_that_py_spy_samples() {
+    let _machine = Machine::alone();
+    let mut command = Command::new("/usr/bin/python3");
+    command.arg("-I").arg(source("shares.py"));
+    let mut workload = Workload::spawn("python", command);
+    workload.go();
+    let theirs = sampled_by_py_spy(workload.pid());
+    let ours = sampled_by_us(workload.pid());
+    assert!(ours.keys().eq(theirs.keys()), "{ours:#?}, {theirs:#?}");
+    // Some 800 samples each: three standard errors of one, and of the difference of both, at most.
+    for (name, ms) in [("short", 11.0), ("middle", 23.0), ("long", 37.0)] {
+        let (chain, found) = ours
+            .iter()
+            .find(|(chain, _)| chain.contains(name))
+            .expect("it");
+        let off = found - ms / (11.0 + 23.0 + 37.0);
+        assert_within(chain, off, -0.053..=0.053, "the program's share");
+    }
+    for ((chain, ours), theirs) in ours.iter().zip(theirs.values()) {
+        assert_within(chain, ours - theirs, -0.075..=0.075, "py-spy's share");
+    }
+}
