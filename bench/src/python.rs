@@ -93,7 +93,14 @@ fn sampled(plan: &Plan, py_spy: &Path, rounds: u32) -> Result<String> {
 }
 
 fn beside_ours(plan: &Plan, load: &Deep, rate: u32) -> Result<Sampled> {
-    let args = ["-F", &rate.to_string(), "-p", &load.pid().to_string(), "3600"].map(str::to_owned);
+    let args = [
+        "-F",
+        &rate.to_string(),
+        "-p",
+        &load.pid().to_string(),
+        "3600",
+    ]
+    .map(str::to_owned);
     beside(plan, load, &plan.ours_dir.join("profile"), &args)
 }
 
@@ -162,7 +169,6 @@ impl Deep {
         }
         Ok(load)
     }
-
 }
 
 impl Load for Deep {

@@ -51,6 +51,8 @@ struct member {
 	struct wait_call late_call;
 	/* Counts the times that it has left its CPU, those where it is found to have been away, too. */
 	__u32 waits;
+	/* Counts the calls and returns by which it has begun or ended work (offcpu_marks.bpf.h). */
+	__u32 marks;
 	__u32 state;
 	__u8 phase;
 	__u8 wait_flags;

@@ -25,6 +25,7 @@
 #include "offcpu_config.bpf.h"
 #include "offcpu_phases.bpf.h"
 #include "offcpu_late.bpf.h"
+#include "offcpu_marks.bpf.h"
 #include "offcpu_rows.bpf.h"
 #include "offcpu_open.bpf.h"
 #include "switches.bpf.h"
@@ -179,6 +180,21 @@ int BPF_PROG(sched_waking, struct task_struct *task)
 
 	if (scratch && member && in_window(bpf_ktime_get_ns()))
 		member->waker = waker_record(ctx, SCRATCH_WAKER, scratch, &config.stacks);
+	return 0;
+}
+
+/* At the functions that were asked for, or at their return. */
+SEC("?uprobe")
+int work_begins(struct pt_regs *ctx)
+{
+	tell_mark(ctx, false);
+	return 0;
+}
+
+SEC("?uprobe")
+int work_ends(struct pt_regs *ctx)
+{
+	tell_mark(ctx, true);
 	return 0;
 }
 

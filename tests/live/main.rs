@@ -79,6 +79,7 @@ mod why;
 mod why_chosen;
 mod why_cycles;
 mod why_locks;
+mod why_marks;
 mod why_memory;
 mod why_moments;
 mod why_planted;

@@ -22,7 +22,7 @@ fn share(cycles: &Value, group: &str, (kind, place): (&str, &str)) -> f64 {
 }
 
 /// Requests of a log, the slowest first, that began and ended in the window.
-fn logged(report: &Value, results: &[Value]) -> Vec<Value> {
+pub(crate) fn logged(report: &Value, results: &[Value]) -> Vec<Value> {
     let window = number(report, "start_ns")..=number(report, "end_ns");
     let is_inside = |one: &Value| {
         let begin_ns = number(one, "begin_ns");
@@ -35,7 +35,7 @@ fn logged(report: &Value, results: &[Value]) -> Vec<Value> {
 }
 
 /// The length that so many of a hundred do not exceed.
-fn percentile(log: &[Value], field: &str, percent: usize) -> u64 {
+pub(crate) fn percentile(log: &[Value], field: &str, percent: usize) -> u64 {
     let mut all: Vec<u64> = log.iter().map(|one| number(one, field)).collect();
     all.sort_unstable();
     all[(all.len() * percent).div_ceil(100) - 1]

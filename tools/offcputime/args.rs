@@ -18,6 +18,8 @@ use session::targets::{Settings, Targets};
 use session::{Asked, Options};
 use stacks::unwind::Method;
 
+use crate::offcputime::marks::Marks;
+
 const EXAMPLES: &str = "\
 Examples:
   offcputime 10                      # the whole machine, 10 s
@@ -98,6 +100,10 @@ pub struct Args {
     /// Pieces of work: for tools that it is a part of, with details
     #[arg(skip)]
     pub(crate) cycles: bool,
+
+    /// Functions that tell them; else they go from where a thread waits for work until it waits there again
+    #[arg(skip)]
+    pub(crate) marks: Option<Marks>,
 }
 
 /// `--idle`
@@ -228,6 +234,8 @@ impl Options for Args {
         programs.extend([
             ("sched_exit", kernel.has_tracepoint("sched_exit_tp")),
             ("sched_waking", self.waker),
+            ("work_begins", self.marks.is_some()),
+            ("work_ends", self.marks.is_some()),
             ("unwind_fork", self.stacks.unwind != Method::Fp),
             ("unwind_exec", self.stacks.unwind != Method::Fp),
         ]);

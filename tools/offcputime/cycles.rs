@@ -1,64 +1,25 @@
 //! Pieces of work: from where a thread waits for work, its home, until it waits there again.
 //!
-//! A piece begins when a thread is woken at its home, and ends when it leaves its CPU there again. Of all pieces of a home there are
+//! A piece begins when a thread is woken at its home, and ends when it leaves its CPU there again; or it begins and ends where functions
+//! are called. Of all pieces of a home there are
 //! sums by how long they took: which of them are slow is known at the end, and what those waited for then, too.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use budget::Bounded;
-use hist::{Histogram, bucket};
-use host::waits::Wait;
 use profile::losses::Losses;
 
-use crate::offcputime::row::Row;
+use crate::offcputime::pieces::{Cycle, Pieces, Spot, Time};
 
 /// Most threads, and sums of waits by place and by how long their piece took.
 const MOST_THREADS: usize = 1 << 16;
 const MOST_PARTS: usize = 1 << 17;
 /// Most homes.
 const MOST_HOMES: usize = 1 << 12;
-/// Most places of one piece that are told apart.
-const MOST_STEPS: usize = 256;
-/// Pieces that are kept with all their waits.
-const EXEMPLARS: usize = 5;
 
-/// A place where threads of a process wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Spot {
-    pub(crate) tgid: u32,
-    pub(crate) wait: WaitKey,
-    /// Stacks' ids.
-    pub(crate) user: u64,
-    pub(crate) kernel: u64,
-}
-
-/// A wait in an order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct WaitKey(i16, u8, u8, u32, u8);
-
-impl From<Wait> for WaitKey {
-    fn from(wait: Wait) -> Self {
-        let Wait {
-            flags,
-            syscall,
-            file_type,
-            futex_op,
-            futex_value,
-        } = wait;
-        Self(syscall, file_type, futex_op, futex_value, flags)
-    }
-}
-
-/// The place of a row.
-pub(crate) fn spot(row: &Row) -> Spot {
-    Spot {
-        tgid: row.task.tgid,
-        wait: row.wait.into(),
-        user: row.user,
-        kernel: row.kernel,
-    }
-}
+/// The kind of a home that is none, but where marks begin and end work.
+pub(crate) const MARKED: &str = "function";
 
 /// A home: whose it is, the kind of its wait, and the program's function.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,115 +27,6 @@ pub(crate) struct Home {
     pub(crate) tgid: u32,
     pub(crate) kind: &'static str,
     pub(crate) place: Option<Arc<str>>,
-}
-
-/// Time of waits in one place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Time {
-    pub(crate) blocked_ns: u64,
-    pub(crate) runqueue_ns: u64,
-}
-
-impl Time {
-    pub(crate) fn ns(self) -> u64 {
-        self.blocked_ns.saturating_add(self.runqueue_ns)
-    }
-
-    fn add(&mut self, other: Self) {
-        self.blocked_ns = self.blocked_ns.saturating_add(other.blocked_ns);
-        self.runqueue_ns = self.runqueue_ns.saturating_add(other.runqueue_ns);
-    }
-}
-
-/// One piece of work.
-#[derive(Clone, Debug)]
-pub(crate) struct Cycle {
-    /// `CLOCK_MONOTONIC`.
-    pub(crate) begin_ns: u64,
-    pub(crate) ns: u64,
-    pub(crate) tgid: u32,
-    pub(crate) tid: u32,
-    pub(crate) comm: Arc<str>,
-    /// Waits by place, in the order in which they were first met.
-    pub(crate) steps: Vec<(Spot, Time)>,
-}
-
-impl Cycle {
-    fn add(&mut self, spot: Spot, time: Time) -> bool {
-        // Those that come again were met lately.
-        match self.steps.iter().rposition(|(same, _)| *same == spot) {
-            Some(at) => self.steps[at].1.add(time),
-            None if self.steps.len() < MOST_STEPS => self.steps.push((spot, time)),
-            None => return false,
-        }
-        true
-    }
-}
-
-/// Pieces of about one length: those of a bucket of the histogram.
-#[derive(Debug, Default)]
-pub(crate) struct Length {
-    pub(crate) count: u64,
-    pub(crate) ns: u64,
-    pub(crate) waits: BTreeMap<Spot, Time>,
-}
-
-/// All pieces of one home.
-#[derive(Debug, Default)]
-pub(crate) struct Pieces {
-    /// By the buckets that their lengths are in.
-    pub(crate) lengths: BTreeMap<usize, Length>,
-    pub(crate) histogram: Histogram,
-    /// The longest first.
-    pub(crate) longest: Vec<Cycle>,
-}
-
-impl Pieces {
-    /// Adds one; `left`: places that there is room for. Returns how many found none.
-    pub(crate) fn add(&mut self, cycle: Cycle, left: &mut usize) -> u64 {
-        self.histogram.record(cycle.ns);
-        let length = self.lengths.entry(bucket(cycle.ns)).or_default();
-        length.count += 1;
-        length.ns = length.ns.saturating_add(cycle.ns);
-        let mut homeless = 0;
-        for (spot, time) in &cycle.steps {
-            match length.waits.get_mut(spot) {
-                Some(sum) => sum.add(*time),
-                None if *left > 0 => {
-                    *left -= 1;
-                    length.waits.insert(*spot, *time);
-                }
-                None => homeless += 1,
-            }
-        }
-        self.keep(cycle);
-        homeless
-    }
-
-    fn keep(&mut self, cycle: Cycle) {
-        let is_longer = |least: &Cycle| least.ns < cycle.ns;
-        if self.longest.len() < EXEMPLARS || self.longest.last().is_some_and(is_longer) {
-            let at = self.longest.partition_point(|other| other.ns >= cycle.ns);
-            self.longest.insert(at, cycle);
-            self.longest.truncate(EXEMPLARS);
-        }
-    }
-
-    /// Adds those of the same home of another process.
-    pub(crate) fn merge(&mut self, others: &Self) {
-        self.histogram.merge(&others.histogram);
-        for (bucket, other) in &others.lengths {
-            let length = self.lengths.entry(*bucket).or_default();
-            length.count += other.count;
-            length.ns = length.ns.saturating_add(other.ns);
-            for (spot, time) in &other.waits {
-                length.waits.entry(*spot).or_default().add(*time);
-            }
-        }
-        for cycle in &others.longest {
-            self.keep(cycle.clone());
-        }
-    }
 }
 
 /// A wait that is over, or one that the window's end cuts.
@@ -189,6 +41,22 @@ pub(crate) struct Told {
     pub(crate) runqueue_ns: u64,
 }
 
+/// A function's call or return that begins or ends a piece of work.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    pub(crate) tgid: u32,
+    pub(crate) tid: u32,
+    pub(crate) comm: Arc<str>,
+    pub(crate) time_ns: u64,
+    /// The stack pointer.
+    pub(crate) sp: u64,
+    /// Counts its thread's marks.
+    pub(crate) number: u32,
+    /// The number of its thread's last wait.
+    pub(crate) waits: u32,
+    pub(crate) is_end: bool,
+}
+
 /// A thread in a window.
 struct Thread {
     /// The number that its next wait has.
@@ -198,6 +66,22 @@ struct Thread {
     has_come_home: bool,
     /// The home that it left, and the piece of work that it is at; `None`: it is not known where that began.
     work: Option<(u32, Cycle)>,
+    /// The number that its next mark has, once it had one; and the stack pointer of the one that began its work.
+    next_mark: Option<u32>,
+    sp: u64,
+}
+
+impl Thread {
+    fn new(next: u32) -> Self {
+        Self {
+            next,
+            at_home_since_ns: None,
+            has_come_home: false,
+            work: None,
+            next_mark: None,
+            sp: 0,
+        }
+    }
 }
 
 /// The thread, its place, and the number of its home, if it is one.
@@ -256,10 +140,8 @@ impl Work {
     /// Goes on by a wait of a thread; they come in their order.
     pub(crate) fn add(&mut self, told: &Told, at: &Where<'_>) {
         let first = || Thread {
-            next: told.number,
             at_home_since_ns: at.home.map(|_| told.off_ns),
-            has_come_home: false,
-            work: None,
+            ..Thread::new(told.number)
         };
         let Some(thread) = self.threads.entry((at.spot.tgid, at.tid), first) else {
             self.homeless += 1;
@@ -296,10 +178,59 @@ impl Work {
             thread.work = None;
             self.homeless += 1;
         }
-        if let Some((home, mut cycle)) = done
-            && let Some((_, pieces)) = self.homes.get_mut(home as usize)
-        {
+        if let Some((home, mut cycle)) = done {
             cycle.ns = told.off_ns.saturating_sub(cycle.begin_ns);
+            self.finish_piece(home, cycle);
+        }
+    }
+
+    /// Goes on by a mark of a thread; they come in their order among its waits. `home`: the number of what all marks stand for.
+    /// `are_of_calls`: of one function, which may call itself; the outermost call is the piece of work.
+    pub(crate) fn mark(&mut self, mark: &Mark, home: u32, are_of_calls: bool) {
+        let next = mark.waits.wrapping_add(1);
+        let Some(thread) = self
+            .threads
+            .entry((mark.tgid, mark.tid), || Thread::new(next))
+        else {
+            self.homeless += 1;
+            return;
+        };
+        let is_first = thread.next_mark.is_none();
+        if thread.next != next || thread.next_mark.is_some_and(|next| next != mark.number) {
+            self.broken += u64::from(thread.work.take().is_some());
+        }
+        (thread.next, thread.next_mark) = (next, Some(mark.number.wrapping_add(1)));
+        // A call within it has a lower one, even at its return.
+        if are_of_calls && thread.work.is_some() && mark.sp < thread.sp {
+            return;
+        }
+        let done = thread.work.take();
+        if !mark.is_end {
+            let begun = Cycle {
+                begin_ns: mark.time_ns,
+                ns: 0,
+                tgid: mark.tgid,
+                tid: mark.tid,
+                comm: Arc::clone(&mark.comm),
+                steps: Vec::new(),
+            };
+            (thread.work, thread.sp) = (Some((home, begun)), mark.sp);
+        }
+        match done {
+            Some((home, mut cycle)) if mark.is_end => {
+                cycle.ns = mark.time_ns.saturating_sub(cycle.begin_ns);
+                self.finish_piece(home, cycle);
+            }
+            // It was left in another way, as by an exception; or it had begun before the window.
+            _ if done.is_some() || (mark.is_end && is_first) => {
+                *self.cut.entry(mark.tgid).or_default() += 1;
+            }
+            _ => {}
+        }
+    }
+
+    fn finish_piece(&mut self, home: u32, cycle: Cycle) {
+        if let Some((_, pieces)) = self.homes.get_mut(home as usize) {
             self.homeless += pieces.add(cycle, &mut self.room);
         }
     }
@@ -307,6 +238,10 @@ impl Work {
     /// A window is over: what threads do after it is not known. Waits that its end cut have been added.
     pub(crate) fn cut(&mut self, start_ns: u64, end_ns: u64) {
         for ((tgid, _), thread) in self.threads.drain() {
+            if thread.next_mark.is_some() {
+                *self.cut.entry(tgid).or_default() += u64::from(thread.work.is_some());
+                continue;
+            }
             if !thread.has_come_home {
                 continue;
             }
@@ -322,6 +257,7 @@ impl Work {
     pub(crate) fn finish(self, rows_full: u64) -> Found {
         Found {
             homes: self.homes,
+            marked: None,
             cut: self.cut,
             broken: self.broken,
             homeless: self.homeless + rows_full,
@@ -333,6 +269,8 @@ impl Work {
 #[derive(Debug, Default)]
 pub struct Found {
     pub(crate) homes: Vec<(Home, Pieces)>,
+    /// The functions that tell pieces, in words, where homes do not.
+    pub(crate) marked: Option<String>,
     cut: HashMap<u32, u64>,
     /// Pieces of which waits were lost.
     pub(crate) broken: u64,

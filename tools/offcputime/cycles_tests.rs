@@ -2,6 +2,9 @@
 
 use super::*;
 
+use hist::bucket;
+use host::waits::Wait;
+
 const MS: u64 = 1_000_000;
 
 fn spot(user: u64) -> Spot {
@@ -140,4 +143,97 @@ fn the_longest_are_kept() {
         .collect();
     assert_eq!(longest, [9, 8, 7, 5, 3]);
     assert_eq!(found.homes[0].1.histogram.max(), 9 * MS);
+}
+
+const CALLS: bool = true;
+const PLACES: bool = false;
+
+impl One {
+    /// A call, or its return, at a stack pointer; calls within it have lower ones.
+    fn mark(&mut self, number: u32, ms: u64, sp: u64, is_end: bool, are_of_calls: bool) {
+        let mark = Mark {
+            tgid: 1,
+            tid: 1,
+            comm: "a".into(),
+            time_ns: ms * MS,
+            sp,
+            number,
+            waits: self.number - 1,
+            is_end,
+        };
+        self.work.mark(&mark, 0, are_of_calls);
+    }
+
+    /// Begins and lengths of all pieces in ms, the longest first; those that were cut, and those of which something was lost.
+    fn told(mut self) -> (Vec<(u64, u64)>, u64, u64) {
+        self.work.cut(0, 1000 * MS);
+        let found = self.work.finish(0);
+        let longest = &found.homes[0].1.longest;
+        let told = longest
+            .iter()
+            .map(|cycle| (cycle.begin_ns / MS, cycle.ns / MS));
+        (told.collect(), found.cut(), found.broken)
+    }
+}
+
+#[test]
+fn the_outermost_call_is_the_piece_with_all_waits_in_it() {
+    let mut one = One::new();
+    one.wait(5, (1, 2), 0);
+    one.mark(1, 10, 100, false, CALLS);
+    one.wait(5, (11, 21), 1);
+    one.mark(2, 22, 90, false, CALLS);
+    one.wait(5, (23, 24), 0);
+    one.mark(3, 25, 98, true, CALLS);
+    one.mark(4, 30, 108, true, CALLS);
+    one.wait(5, (31, 41), 0);
+    one.work.cut(0, 1000 * MS);
+    let found = one.work.finish(0);
+    assert_eq!((found.cut(), found.broken), (0, 0));
+    let [cycle] = &found.homes[0].1.longest[..] else {
+        panic!("one piece: {found:?}");
+    };
+    assert_eq!((cycle.begin_ns, cycle.ns), (10 * MS, 20 * MS));
+    let time = Time {
+        blocked_ns: 10 * MS,
+        runqueue_ns: MS,
+    };
+    assert_eq!(cycle.steps, [(spot(5), time)]);
+}
+
+#[test]
+fn a_call_that_never_returns_ends_where_the_next_begins() {
+    let mut one = One::new();
+    one.mark(1, 10, 100, false, CALLS);
+    one.mark(2, 20, 100, false, CALLS);
+    one.mark(3, 25, 108, true, CALLS);
+    assert_eq!(one.told(), (vec![(20, 5)], 1, 0));
+    // Between two functions it does not matter where they are.
+    let mut one = One::new();
+    one.mark(1, 10, 100, false, PLACES);
+    one.mark(2, 20, 50, false, PLACES);
+    one.mark(3, 25, 50, true, PLACES);
+    one.mark(4, 26, 50, true, PLACES);
+    assert_eq!(one.told(), (vec![(20, 5)], 1, 0));
+}
+
+#[test]
+fn calls_that_an_edge_cuts_are_counted() {
+    let mut one = One::new();
+    one.mark(4, 10, 108, true, CALLS);
+    one.mark(5, 20, 100, false, CALLS);
+    one.mark(6, 30, 108, true, CALLS);
+    one.mark(7, 40, 100, false, CALLS);
+    assert_eq!(one.told(), (vec![(20, 10)], 2, 0));
+}
+
+#[test]
+fn a_piece_is_given_up_where_a_mark_or_a_wait_of_it_was_lost() {
+    let mut one = One::new();
+    one.mark(1, 10, 100, false, CALLS);
+    one.mark(3, 20, 108, true, CALLS);
+    one.mark(4, 21, 100, false, CALLS);
+    one.number += 1;
+    one.mark(5, 22, 108, true, CALLS);
+    assert_eq!(one.told(), (Vec::new(), 0, 2));
 }

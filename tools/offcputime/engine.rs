@@ -11,6 +11,7 @@ use budget::cost::Cost;
 use budget::meter::Meter;
 use budget::{LeftOut, Programs, Sampler, Told, Window, Windowed, shut_edges, store};
 use host::clock::Edges;
+use libbpf_rs::Link;
 use libbpf_rs::skel::Skel;
 use loader::iterate::{self, Reseeding};
 use loader::{maps, section};
@@ -48,6 +49,9 @@ pub struct Offcputime<'a> {
     quotas: Quotas,
     /// Waits one by one, if they were asked for.
     told: Option<Waits>,
+    /// Programs on functions, as long as it lives; and what each of their runs costs beside them, ns, where there is a budget.
+    _marks: Vec<Link>,
+    trap_ns: u64,
     /// From the report on.
     closing: Option<Closing>,
 }
@@ -78,10 +82,21 @@ impl Sampled for Args {
         let stacks = setup.stacks(how, &skel.maps.stack_ring)?;
         let (tgids, tids) = (&skel.maps.target_tgids, &skel.maps.target_tids);
         setup.seed(tgids, tids, skel.links.seed_members.as_ref())?;
-        let told = self.cycles.then(|| Waits::listen(&skel)).transpose()?;
+        let told = self
+            .cycles
+            .then(|| Waits::listen(&skel, self.marks.as_ref()))
+            .transpose()?;
+        let marks = match &self.marks {
+            Some(marks) => marks.attach(&skel, &self.targets)?,
+            None => Vec::new(),
+        };
+        let marks_cost = self.marks.as_ref().filter(|_| self.budget.is_limited());
+        let trap_ns = marks_cost.map(|marks| marks.trap_ns(&skel)).transpose()?;
         Ok(Offcputime {
             args: self,
             told,
+            _marks: marks,
+            trap_ns: trap_ns.unwrap_or(0),
             skel,
             stacks,
             reseeding: Reseeding::default(),
@@ -182,6 +197,10 @@ impl Windowed for Offcputime<'_> {
             object: self.skel.object(),
             gated: &GATED,
         }]
+    }
+
+    fn trap_ns(&self) -> u64 {
+        self.trap_ns
     }
 
     fn leave_out(&mut self, below_ns: u64) -> Result<bool> {

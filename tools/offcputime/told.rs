@@ -6,16 +6,19 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result};
 use bpf::offcputime::OffcputimeSkel;
-use bpf::offcputime::types::{told_row, told_wait};
+use bpf::offcputime::types::{told_mark, told_row, told_wait};
+use host::task::comm_text;
 use loader::arrivals::Arrivals;
 use loader::maps;
 use profile::brief::place;
 use stacks::StackTable;
 
-use crate::offcputime::cycles::{Found, Home, Spot, Told, Where, Work, spot};
+use crate::offcputime::cycles::{Found, Home, MARKED, Mark, Told, Where, Work};
 use crate::offcputime::gil;
 use crate::offcputime::idle;
+use crate::offcputime::marks::Marks;
 use crate::offcputime::open::KnownStacks;
+use crate::offcputime::pieces::{Spot, spot};
 use crate::offcputime::quota;
 use crate::offcputime::report::depth;
 use crate::offcputime::row::{Row, row_of};
@@ -28,11 +31,20 @@ const MOST_ROWS: usize = 1 << 16;
 enum Record {
     Row(Box<told_row>),
     Wait(told_wait),
+    Mark(told_mark),
 }
+
+// A record is known by its size.
+const _: () = assert!(
+    size_of::<told_wait>() != size_of::<told_mark>()
+        && size_of::<told_row>() != size_of::<told_wait>()
+        && size_of::<told_row>() != size_of::<told_mark>()
+);
 
 /// An event in its order.
 enum Event {
     Wait(Told),
+    Mark(Box<Mark>),
     /// A window's begin and end.
     Window(u64, u64),
 }
@@ -40,8 +52,15 @@ enum Event {
 /// The same place of one thread.
 type Key = (u32, Spot);
 
+/// Where marks begin and end work, in words; and whether they are of calls of one function.
+struct Marked {
+    name: String,
+    are_of_calls: bool,
+}
+
 /// Waits on their way to pieces of work.
 pub(crate) struct Waits {
+    marked: Option<Marked>,
     ring: Arrivals<Record>,
     kept: Vec<Event>,
     rows: Vec<Row>,
@@ -53,9 +72,14 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    pub(crate) fn listen(skel: &OffcputimeSkel<'_>) -> Result<Self> {
+    pub(crate) fn listen(skel: &OffcputimeSkel<'_>, marks: Option<&Marks>) -> Result<Self> {
         let ring = Arrivals::open_with(&skel.maps.told_waits, decode).context("ring of waits")?;
+        let marked = marks.map(|marks| Marked {
+            name: marks.to_string(),
+            are_of_calls: marks.are_of_calls(),
+        });
         Ok(Self {
+            marked,
             ring,
             kept: Vec::new(),
             rows: Vec::new(),
@@ -81,6 +105,7 @@ impl Waits {
                     }
                 }
                 Record::Wait(wait) => self.keep(&wait),
+                Record::Mark(mark) => self.kept.push(Event::Mark(Box::new(mark_of(&mark)))),
             }
         }
         if self.kept.len() >= MOST_KEPT {
@@ -152,31 +177,39 @@ impl Waits {
         self.ids.clear();
     }
 
-    /// Makes work of what is kept.
-    fn judge(&mut self, stacks: &mut StackTable) {
+    /// Homes of all rows: their numbers, of those that are some.
+    fn homes(&mut self, stacks: &mut StackTable) -> Vec<Option<u32>> {
+        if self.marked.is_some() {
+            return vec![None; self.rows.len()];
+        }
         let depths: Vec<Option<usize>> = self.rows.iter().map(|row| depth(row, stacks)).collect();
         let homes = idle::homes(&self.rows, &depths);
         let rows = self.rows.iter().zip(homes);
-        let homes: Vec<Option<u32>> = rows
-            .map(|(row, is_home)| {
-                let user = stacks.user_names(row.user);
-                let is_gil = gil::is_for_interpreter(row.wait, &user);
-                if !is_home || is_gil || idle::is_in_go(&user) {
-                    return None;
-                }
-                let kernel = stacks.kernel_names(row.kernel);
-                let function = kernel.last().map_or("", |leaf| &leaf.name);
-                let name = place(&kernel, &user).map(|name| name.as_ref().into());
-                self.work.home(Home {
-                    tgid: row.task.tgid,
-                    kind: quota::reason(row.wait, function, false).name(),
-                    place: name,
-                })
+        rows.map(|(row, is_home)| {
+            let user = stacks.user_names(row.user);
+            let is_gil = gil::is_for_interpreter(row.wait, &user);
+            if !is_home || is_gil || idle::is_in_go(&user) {
+                return None;
+            }
+            let kernel = stacks.kernel_names(row.kernel);
+            let function = kernel.last().map_or("", |leaf| &leaf.name);
+            let name = place(&kernel, &user).map(|name| name.as_ref().into());
+            self.work.home(Home {
+                tgid: row.task.tgid,
+                kind: quota::reason(row.wait, function, false).name(),
+                place: name,
             })
-            .collect();
-        for event in self.kept.drain(..) {
+        })
+        .collect()
+    }
+
+    /// Makes work of what is kept.
+    fn judge(&mut self, stacks: &mut StackTable) {
+        let homes = self.homes(stacks);
+        for event in std::mem::take(&mut self.kept) {
             match event {
                 Event::Window(start_ns, end_ns) => self.work.cut(start_ns, end_ns),
+                Event::Mark(mark) => self.mark(&mark),
                 Event::Wait(told) => {
                     let row = &self.rows[told.row as usize];
                     let at = Where {
@@ -191,18 +224,47 @@ impl Waits {
         }
     }
 
+    fn mark(&mut self, mark: &Mark) {
+        let Some(marked) = &self.marked else {
+            return;
+        };
+        let home = Home {
+            tgid: mark.tgid,
+            kind: MARKED,
+            place: Some(marked.name.as_str().into()),
+        };
+        if let Some(home) = self.work.home(home) {
+            self.work.mark(mark, home, marked.are_of_calls);
+        }
+    }
+
     /// Everything, once all windows are over.
     pub(crate) fn finish(mut self, stacks: &mut StackTable) -> Found {
         self.judge(stacks);
-        self.work.finish(self.rows_full)
+        let mut found = self.work.finish(self.rows_full);
+        found.marked = self.marked.map(|marked| marked.name);
+        found
     }
 }
 
 fn decode(bytes: &[u8]) -> Option<Record> {
-    match bytes.len() == size_of::<told_wait>() {
-        true => maps::decode(bytes).ok().map(Record::Wait),
-        false => maps::decode(bytes)
-            .ok()
-            .map(|row| Record::Row(Box::new(row))),
+    let record = match bytes.len() {
+        len if len == size_of::<told_wait>() => Record::Wait(maps::decode(bytes).ok()?),
+        len if len == size_of::<told_mark>() => Record::Mark(maps::decode(bytes).ok()?),
+        _ => Record::Row(Box::new(maps::decode(bytes).ok()?)),
+    };
+    Some(record)
+}
+
+fn mark_of(mark: &told_mark) -> Mark {
+    Mark {
+        tgid: mark.tgid,
+        tid: mark.tid,
+        comm: comm_text(&mark.comm),
+        time_ns: mark.time_ns,
+        sp: mark.sp,
+        number: mark.number,
+        waits: mark.waits,
+        is_end: mark.is_end != 0,
     }
 }

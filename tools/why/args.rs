@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use budget::Budget;
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use profile::write::Format as FileFormat;
 use session::options::{Common, Stacks};
 use session::output::Format;
@@ -18,6 +19,7 @@ use session::{Asked, Options};
 use crate::biolatency::Args as DiskArgs;
 use crate::lockstat::Args as LockArgs;
 use crate::offcputime::Args as WaitArgs;
+use crate::offcputime::marks::{Marks, Place};
 use crate::profile::Args as CpuArgs;
 use crate::runqlat::Args as QueueArgs;
 
@@ -30,6 +32,7 @@ Examples:
   why --all                  # of the whole machine
   why -v -p 123              # each line with its stack
   why --slowest 1% -p 123    # what slow requests wait for, of a server
+  why --from uprobe:handle -p 123   # of calls of one function
   why -p 123 -o why.html     # a page for the ticket: the answer, lines
                              # that open into stacks, a flame graph
   why -j -p 123 > why.json   # all of it, for programs
@@ -41,6 +44,9 @@ const LENGTH: Duration = Duration::from_secs(10);
 
 /// Budget where nobody asks for another, percent of the machine's CPU time.
 const MAX_OVERHEAD: f64 = 5.0;
+
+/// The slowest where only the cycles are told, percent.
+const SLOWEST: f64 = 1.0;
 
 /// Samples of each CPU in a second: a function with half of 10 s on one CPU is known to 1.4 points.
 pub(crate) const SAMPLES_HZ: u64 = 499;
@@ -83,6 +89,15 @@ pub(crate) struct Args {
     /// Work cycles, too: where the slowest PCT % spend their time, as 1%
     #[arg(long, value_name = "PCT", value_parser = parse_slowest, help_heading = "Output")]
     pub(crate) slowest: Option<f64>,
+
+    /// Work cycles that begin where a function is called, as
+    /// uprobe:handle or uprobe:PATH:handle, or returns: uretprobe:…
+    #[arg(long, value_name = "PLACE", help_heading = "Output")]
+    from: Option<Place>,
+
+    /// Where they end [default: where --from's function returns]
+    #[arg(long, value_name = "PLACE", requires = "from", help_heading = "Output")]
+    to: Option<Place>,
 
     #[command(flatten)]
     pub(crate) budget: Budget,
@@ -147,6 +162,7 @@ impl Parts {
         }
         parts.waits.details = true;
         parts.waits.cycles = args.slowest.is_some();
+        parts.waits.marks = args.marks();
         parts.cpu.moments = args.has_timeline();
         parts.queue.by_victim = args.chooses();
         Ok(parts)
@@ -171,6 +187,12 @@ impl Args {
         all.any(|format| matches!(format, Format::Json | Format::File(FileFormat::Html)))
     }
 
+    /// Functions that tell work cycles.
+    fn marks(&self) -> Option<Marks> {
+        let from = self.from.clone()?;
+        Some(Marks::new(from, self.to.clone()))
+    }
+
     /// Length of the run.
     pub(crate) fn window(&self) -> For {
         let duration = self.duration;
@@ -183,6 +205,9 @@ impl Args {
             self.duration.get_or_insert(LENGTH);
         }
         self.budget.set_default(MAX_OVERHEAD);
+        if self.from.is_some() {
+            self.slowest.get_or_insert(SLOWEST);
+        }
         self.parts = Some(Parts::of(&self)?);
         Ok(self)
     }
@@ -201,7 +226,19 @@ impl Options for Args {
     }
 
     fn from_command_line(line: &[OsString]) -> Result<Self> {
-        Self::parse_from(line).with_defaults()
+        let args = Self::parse_from(line);
+        let marks = args.marks();
+        if let Some(name) = marks
+            .as_ref()
+            .and_then(|marks| marks.nowhere(&args.targets))
+        {
+            let problem =
+                format!("uprobe:{name}: in which file? write uprobe:PATH:{name}, or -p PID");
+            Self::command()
+                .error(ErrorKind::MissingRequiredArgument, problem)
+                .exit()
+        }
+        args.with_defaults()
     }
 
     fn programs(&self, kernel: &Kernel, targets: &Settings) -> Vec<(&'static str, bool)> {

@@ -8,7 +8,8 @@ use hist::Histogram;
 use profile::rank::Rank;
 use profile::reasons;
 
-use crate::offcputime::cycles::{Cycle, Found, Pieces, Spot, Time, spot};
+use crate::offcputime::cycles::Found;
+use crate::offcputime::pieces::{Cycle, Pieces, Spot, Time, spot};
 use crate::why::drafts::{self, Drafts};
 use crate::why::kinds::{At, ON_CPU, Program, RUN_QUEUE};
 
@@ -69,6 +70,8 @@ pub(crate) struct Cycles {
     pub(crate) percent: f64,
     /// Those with enough cycles to compare come first, and of these the one with most time at work; all that follows is of the first.
     pub(crate) homes: Vec<Home>,
+    /// The functions by which they are told, in words, where homes do not.
+    pub(crate) marked: Option<String>,
     pub(crate) slow: Group,
     pub(crate) rest: Group,
     /// Those by which the slowest differ most first.
@@ -116,6 +119,7 @@ impl Cycles {
         let mut cycles = Self {
             percent,
             homes: Vec::new(),
+            marked: found.marked.clone(),
             slow: Group::default(),
             rest: Group::default(),
             parts: Vec::new(),

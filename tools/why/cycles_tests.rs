@@ -5,6 +5,7 @@ use profile::style::Style;
 use profile::text::columns;
 
 use super::*;
+use crate::offcputime::cycles::MARKED;
 use crate::why::{cycles_json, cycles_text};
 
 const MS: u64 = 1_000_000;
@@ -62,6 +63,7 @@ fn cycles(percent: f64) -> Cycles {
     let mut cycles = Cycles {
         percent,
         homes: Vec::new(),
+        marked: None,
         slow: Group::default(),
         rest: Group::default(),
         parts: Vec::new(),
@@ -119,6 +121,33 @@ fn no_line_is_too_long_and_none_has_foreign_sequences() {
         assert!(columns(line) <= 80 && !line.contains('\u{1b}'), "{line}");
     }
     assert!(text.contains("within one look"), "{text}");
+}
+
+#[test]
+fn cycles_that_functions_tell_are_from_one_to_the_other() {
+    let text = |cycles: &Cycles| {
+        let mut out = Vec::new();
+        cycles_text::write(cycles, Style::from(false), &mut out).expect("memory");
+        let text = String::from_utf8(out).expect("text");
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let mut told = cycles(1.0);
+    told.homes[0].kind = MARKED;
+    told.homes[0].place = Some("handle to its return".into());
+    let expected = "100 work cycles of application 7 from handle to its return, 100/s: p50";
+    assert!(text(&told).starts_with(expected), "{}", text(&told));
+    let long = "_ZN".repeat(99);
+    told.homes[0].place = Some(format!("{long} to the return of {long}").into());
+    assert!(text(&told).contains(" to the return of _ZN"));
+    let mut out = Vec::new();
+    cycles_text::write(&told, Style::from(false), &mut out).expect("memory");
+    let lines = String::from_utf8(out).expect("text");
+    assert!(lines.lines().all(|line| columns(line) <= 80), "{lines}");
+
+    told.homes.clear();
+    told.marked = Some("handle to its return".into());
+    let none = "no work cycles: no thread was seen to go from handle to its return";
+    assert_eq!(text(&told), none);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use profile::escape::terminal;
 use profile::style::Style;
 use profile::table::{Column, Table};
 use profile::text::{WIDTH, comm, cut, sentence};
@@ -9,6 +10,7 @@ use profile::units;
 
 use host::clock::wall_clock;
 
+use crate::offcputime::cycles::MARKED;
 use crate::why::cycles::{Cycles, Exemplar, Home};
 use crate::why::kinds::At;
 use crate::why::table::words_of;
@@ -21,12 +23,19 @@ const LEAST: u64 = 100;
 const TOP_WAITS: usize = 3;
 /// Other homes.
 const TOP_HOMES: usize = 3;
+/// Widest name of a function that tells cycles.
+const NAME: usize = 60;
 
 /// Number of pieces of work and how long they took, and what the slowest did meanwhile.
 pub(super) fn write(cycles: &Cycles, style: Style, out: &mut impl Write) -> io::Result<()> {
     let Some((first, others)) = cycles.homes.split_first() else {
-        let none = "no work cycles: no thread was seen to come back to where it waits for work";
-        return writeln!(out, "{}", sentence(&words_in(none), "", WIDTH).join("\n"));
+        let none = match &cycles.marked {
+            Some(_) => "no work cycles: no thread was seen to go",
+            None => "no work cycles: no thread was seen to come back to where it waits for work",
+        };
+        let mut words = words_in(none);
+        words.extend(cycles.marked.iter().flat_map(|place| marked(place)));
+        return writeln!(out, "{}", sentence(&words, "", WIDTH).join("\n"));
     };
     let mut lines = of_home(cycles, first);
     if cycles.are_in_windows {
@@ -72,6 +81,20 @@ fn place(home: &Home) -> String {
     }
 }
 
+/// `from epoll in main`; of functions that tell cycles, `from handle to its return` in parts.
+fn whence(home: &Home) -> Vec<String> {
+    match &home.place {
+        Some(place) if home.kind == MARKED => marked(place),
+        _ => vec![format!("from {}", place(home))],
+    }
+}
+
+fn marked(place: &str) -> Vec<String> {
+    let place = terminal(place);
+    let words = place.split(' ').map(|word| cut(word, NAME));
+    ["from".to_owned()].into_iter().chain(words).collect()
+}
+
 /// `1,001 work cycles of nginx 712 from epoll in main, 77.0/s`
 fn of_home(cycles: &Cycles, home: &Home) -> Vec<String> {
     let lengths = &home.lengths;
@@ -80,14 +103,24 @@ fn of_home(cycles: &Cycles, home: &Home) -> Vec<String> {
     let mut parts = vec![
         format!("{} of", units::counted(lengths.count(), "work cycles")),
         who,
-        format!("from {} back to it,", place(home)),
-        format!("{rate}/s:"),
     ];
+    parts.extend(whence(home));
+    if home.kind != MARKED {
+        parts.push("back to it".into());
+    }
+    end_clause(&mut parts);
+    parts.push(format!("{rate}/s:"));
     parts.extend(figures(home));
     if cycles.cut > 0 {
         parts.push(format!("(at the edges {} more)", units::count(cycles.cut)));
     }
     sentence(&parts, "", WIDTH)
+}
+
+fn end_clause(parts: &mut [String]) {
+    if let Some(last) = parts.last_mut() {
+        last.push(',');
+    }
 }
 
 fn figures(home: &Home) -> [String; 3] {
@@ -104,8 +137,9 @@ fn beside(cycles: &Cycles, home: &Home) -> Vec<String> {
     let mut parts = vec![
         format!("beside: {} of", units::counted(lengths.count(), "cycles")),
         processes(&home.program, home.processes),
-        format!("from {},", place(home)),
     ];
+    parts.extend(whence(home));
+    end_clause(&mut parts);
     match lengths.count() {
         1 => parts.push(units::duration(lengths.max())),
         _ => {

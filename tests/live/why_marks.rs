@@ -1,0 +1,133 @@
+//! `why --from --to`: pieces of work that functions tell, of a program that logs each of its calls.
+
+use serde_json::json;
+
+use crate::prelude::*;
+use crate::why::ALL;
+use crate::why_cycles::{logged, percentile};
+
+/// Calls of `handle`, of which every seventh calls itself, every fiftieth sleeps, and every hundredth is left by longjmp(). `begin`
+/// and `finish` are called before and after each.
+const CALLS: &str = r#"
+#include <setjmp.h>
+
+#define NUMBER 1003
+
+static struct call {
+	long long begin, served, serves, end, nap;
+} calls[NUMBER];
+static jmp_buf out;
+static long turns;
+
+__attribute__((noinline)) void begin(void) { __asm__ volatile("" ::: "memory"); }
+__attribute__((noinline)) void finish(void) { __asm__ volatile("" ::: "memory"); }
+
+__attribute__((noinline)) long handle(struct call *call, int number, int depth)
+{
+	if (!depth)
+		call->served = clock_ns(CLOCK_MONOTONIC);
+	if (number % 7 == 0 && depth < 3)
+		turns += handle(call, number, depth + 1);
+	for (long i = 0; i < 20000 + 50 * number; i++)
+		__asm__ volatile("" : "+r"(i));
+	if (!depth && number % 50 == 0) {
+		call->nap = -clock_ns(CLOCK_MONOTONIC);
+		pause_ns(3000000 + 10000 * number);
+		call->nap += clock_ns(CLOCK_MONOTONIC);
+	}
+	if (!depth && number % 100 == 99)
+		longjmp(out, 1);
+	if (!depth)
+		call->serves = clock_ns(CLOCK_MONOTONIC);
+	return turns;
+}
+
+int main(void)
+{
+	ready();
+	for (int i = 0; i < NUMBER; i++) {
+		struct call *call = &calls[i];
+
+		call->begin = clock_ns(CLOCK_MONOTONIC);
+		begin();
+		if (!setjmp(out))
+			handle(call, i, 0);
+		finish();
+		call->end = clock_ns(CLOCK_MONOTONIC);
+	}
+	for (int i = 0; i < NUMBER; i++)
+		say("{\"begin_ns\": %lld, \"ns\": %lld, \"served_ns\": %lld, \"nap_ns\": %lld}\n", calls[i].begin,
+		    calls[i].end - calls[i].begin, calls[i].serves ? calls[i].serves - calls[i].served : 0, calls[i].nap);
+	return finished();
+}
+"#;
+
+/// One home, of so many pieces as long as the calls; the longest slept for as long as they did.
+fn assert_told(report: &Value, place: &str, calls: &[Value]) {
+    let cycles = &report["cycles"];
+    let [home] = list(cycles, "homes") else {
+        panic!("one home: {cycles:#}")
+    };
+    assert_eq!(home["kind"], "function", "{cycles:#}");
+    assert_eq!(home["place"], place, "{cycles:#}");
+    assert_eq!(number(home, "count"), calls.len() as u64, "{cycles:#}");
+    for (what, percent) in [("p50_ns", 50), ("p99_ns", 99), ("max_ns", 100)] {
+        let [least, most] = ["served_ns", "ns"].map(|field| percentile(calls, field, percent));
+        let bounds = least - least * 32 / 1000..=most + most * 32 / 1000;
+        assert_within(what, number(home, what), bounds, cycles);
+    }
+    let longest = list(&cycles["slowest"], "cycles");
+    assert_eq!(longest.len(), 5, "{cycles:#}");
+    for one in longest {
+        let begin_ns = number(one, "begin_ns");
+        let until = |call: &Value| number(call, "begin_ns") + number(call, "ns");
+        let is_it = |call: &&Value| (number(call, "begin_ns")..=until(call)).contains(&begin_ns);
+        let call = calls.iter().find(is_it).expect("a call that it is in");
+        let end_ns = begin_ns + number(one, "ns");
+        assert_within("end, ns", end_ns, ..=until(call), call);
+        let lines = list(one, "lines").iter();
+        let asleep = sum(lines.filter(|line| line["kind"] == "sleep"), "ns");
+        // It was made runnable when its clock rang; what it waited for a CPU then is in the nap by its own clock.
+        let nap_ns = number(call, "nap_ns");
+        assert_within("asleep, ns", asleep, nap_ns.min(3_000_000)..=nap_ns, one);
+    }
+}
+
+/// Calls in the window, and the number of those that its begin cut: the word to begin comes when all programs are attached.
+fn calls_in(report: &Value, all: Vec<Value>) -> (Vec<Value>, u64) {
+    let count = all.len();
+    let calls = logged(report, &[json!({ "cycles": all })]);
+    let cut = count - calls.len();
+    assert_within("calls that the window cuts", cut, ..=1, report);
+    (calls, cut as u64)
+}
+
+#[test]
+fn calls_are_pieces_of_work_but_those_that_never_return() {
+    let _machine = Machine::alone();
+    let options = format!("--from uprobe:handle {ALL}");
+    let workload = Program::c("handler", CALLS, "").started("");
+    let (report, results) = traced("why", &options, workload);
+    let has_returned = |call: &Value| number(call, "served_ns") > 0;
+    let (returned, left): (Vec<Value>, Vec<Value>) = results.into_iter().partition(has_returned);
+    assert_eq!((returned.len(), left.len()), (993, 10));
+    let (calls, cut) = calls_in(&report, returned);
+    assert_told(&report, "handle to its return", &calls);
+    let cycles = &report["cycles"];
+    assert_eq!(number(cycles, "cut"), 10 + cut, "{cycles:#}");
+}
+
+#[test]
+fn two_functions_tell_where_work_begins_and_ends() {
+    let _machine = Machine::alone();
+    let program = Program::c("handler", CALLS, "");
+    let file = program.text().to_owned();
+    let options =
+        format!("--from uprobe:{file}:begin --to uretprobe:{file}:finish --slowest 1% {ALL}");
+    let (report, results) = traced("why", &options, program.started(""));
+    assert_eq!(results.len(), 1003);
+    let (calls, cut) = calls_in(&report, results);
+    assert_told(&report, "begin to the return of finish", &calls);
+    let cycles = &report["cycles"];
+    assert_eq!(number(cycles, "cut"), cut, "{cycles:#}");
+}

@@ -1,0 +1,161 @@
+//! Pieces of work: their sums by how long they took, and the longest of all with their waits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hist::{Histogram, bucket};
+use host::waits::Wait;
+
+use crate::offcputime::row::Row;
+
+/// Most places of one piece that are told apart.
+const MOST_STEPS: usize = 256;
+/// Pieces that are kept with all their waits.
+const EXEMPLARS: usize = 5;
+
+/// A place where threads of a process wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Spot {
+    pub(crate) tgid: u32,
+    pub(crate) wait: WaitKey,
+    /// Stacks' ids.
+    pub(crate) user: u64,
+    pub(crate) kernel: u64,
+}
+
+/// A wait in an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct WaitKey(i16, u8, u8, u32, u8);
+
+impl From<Wait> for WaitKey {
+    fn from(wait: Wait) -> Self {
+        let Wait {
+            flags,
+            syscall,
+            file_type,
+            futex_op,
+            futex_value,
+        } = wait;
+        Self(syscall, file_type, futex_op, futex_value, flags)
+    }
+}
+
+/// The place of a row.
+pub(crate) fn spot(row: &Row) -> Spot {
+    Spot {
+        tgid: row.task.tgid,
+        wait: row.wait.into(),
+        user: row.user,
+        kernel: row.kernel,
+    }
+}
+
+/// Time of waits in one place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Time {
+    pub(crate) blocked_ns: u64,
+    pub(crate) runqueue_ns: u64,
+}
+
+impl Time {
+    pub(crate) fn ns(self) -> u64 {
+        self.blocked_ns.saturating_add(self.runqueue_ns)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.blocked_ns = self.blocked_ns.saturating_add(other.blocked_ns);
+        self.runqueue_ns = self.runqueue_ns.saturating_add(other.runqueue_ns);
+    }
+}
+
+/// One piece of work.
+#[derive(Clone, Debug)]
+pub(crate) struct Cycle {
+    /// `CLOCK_MONOTONIC`.
+    pub(crate) begin_ns: u64,
+    pub(crate) ns: u64,
+    pub(crate) tgid: u32,
+    pub(crate) tid: u32,
+    pub(crate) comm: Arc<str>,
+    /// Waits by place, in the order in which they were first met.
+    pub(crate) steps: Vec<(Spot, Time)>,
+}
+
+impl Cycle {
+    /// Adds a wait; `false`: it was in too many places.
+    pub(super) fn add(&mut self, spot: Spot, time: Time) -> bool {
+        // Those that come again were met lately.
+        match self.steps.iter().rposition(|(same, _)| *same == spot) {
+            Some(at) => self.steps[at].1.add(time),
+            None if self.steps.len() < MOST_STEPS => self.steps.push((spot, time)),
+            None => return false,
+        }
+        true
+    }
+}
+
+/// Pieces of about one length: those of a bucket of the histogram.
+#[derive(Debug, Default)]
+pub(crate) struct Length {
+    pub(crate) count: u64,
+    pub(crate) ns: u64,
+    pub(crate) waits: BTreeMap<Spot, Time>,
+}
+
+/// All pieces of one home.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    /// By the buckets that their lengths are in.
+    pub(crate) lengths: BTreeMap<usize, Length>,
+    pub(crate) histogram: Histogram,
+    /// The longest first.
+    pub(crate) longest: Vec<Cycle>,
+}
+
+impl Pieces {
+    /// Adds one; `left`: places that there is room for. Returns how many found none.
+    pub(crate) fn add(&mut self, cycle: Cycle, left: &mut usize) -> u64 {
+        self.histogram.record(cycle.ns);
+        let length = self.lengths.entry(bucket(cycle.ns)).or_default();
+        length.count += 1;
+        length.ns = length.ns.saturating_add(cycle.ns);
+        let mut homeless = 0;
+        for (spot, time) in &cycle.steps {
+            match length.waits.get_mut(spot) {
+                Some(sum) => sum.add(*time),
+                None if *left > 0 => {
+                    *left -= 1;
+                    length.waits.insert(*spot, *time);
+                }
+                None => homeless += 1,
+            }
+        }
+        self.keep(cycle);
+        homeless
+    }
+
+    fn keep(&mut self, cycle: Cycle) {
+        let is_longer = |least: &Cycle| least.ns < cycle.ns;
+        if self.longest.len() < EXEMPLARS || self.longest.last().is_some_and(is_longer) {
+            let at = self.longest.partition_point(|other| other.ns >= cycle.ns);
+            self.longest.insert(at, cycle);
+            self.longest.truncate(EXEMPLARS);
+        }
+    }
+
+    /// Adds those of the same home of another process.
+    pub(crate) fn merge(&mut self, others: &Self) {
+        self.histogram.merge(&others.histogram);
+        for (bucket, other) in &others.lengths {
+            let length = self.lengths.entry(*bucket).or_default();
+            length.count += other.count;
+            length.ns = length.ns.saturating_add(other.ns);
+            for (spot, time) in &other.waits {
+                length.waits.entry(*spot).or_default().add(*time);
+            }
+        }
+        for cycle in &others.longest {
+            self.keep(cycle.clone());
+        }
+    }
+}
