@@ -121,6 +121,7 @@ fn no_line_is_too_long_and_none_has_foreign_sequences() {
         assert!(columns(line) <= 80 && !line.contains('\u{1b}'), "{line}");
     }
     assert!(text.contains("within one look"), "{text}");
+    assert!(text.contains("futex for a 27.0 ms"), "{text}");
 }
 
 #[test]

@@ -204,12 +204,13 @@ fn words(at: &At) -> String {
     words_of(at.kind, at.place.as_deref()) + &lock.unwrap_or_default()
 }
 
-/// The same in a sentence.
+/// The same in a sentence; a lock says more than the function that waits for it.
 fn plain(at: &At) -> String {
     let words = words_of(at.kind, None);
-    match &at.place {
-        Some(place) => format!("{words} {}", function(place)),
-        None => words,
+    match (&at.lock, &at.place) {
+        (Some(lock), _) => format!("{words} for {}", function(lock)),
+        (None, Some(place)) => format!("{words} {}", function(place)),
+        (None, None) => words,
     }
 }
 
