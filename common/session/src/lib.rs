@@ -34,12 +34,13 @@ use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::os::fd::RawFd;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
 use budget::meter::Meter;
 use clap::Parser;
-use host::clock::Edges;
+use host::clock::{Edges, monotonic_ns};
 use host::privileges::{self, Capabilities, FOR_FILES};
 use host::signals::Signals;
 use symbols::KernelNames;
@@ -266,6 +267,11 @@ pub fn trace<T: Options>(
     let start_ns = engine.open(schedule.only())?;
     if !common.quiet {
         profile::say!("{}: tracing {}", T::NAME, engine.describe());
+    }
+    if corked.is_some() {
+        // Several engines are told of an edge that lies ahead.
+        let ahead_ns = start_ns.saturating_sub(monotonic_ns());
+        thread::sleep(Duration::from_nanos(ahead_ns));
     }
     let mut command = corked.map(Corked::start).transpose()?;
     let mut end_ns = start_ns;
