@@ -70,7 +70,7 @@ refusals: deps-test ## every system call of every tool refused, with every error
 
 bench: build deps-bench ## what the tools cost and how right they are, beside others' (BENCH='--rounds 3 --only runqlat')
 	$(CARGO) build --release --locked -p usekit-bench
-	setup/as-root $(RELEASE)/usekit-bench --ours-dir $(RELEASE) --py-spy "$$(setup/py-spy $(dir $(RELEASE))py-spy)" $(BENCH)
+	setup/as-root $(RELEASE)/usekit-bench --ours-dir $(RELEASE) --py-spy "$$(setup/py-spy $(dir $(RELEASE))py-spy || echo py-spy)" $(BENCH)
 	$(MAKE) --no-print-directory bench-files
 
 bench-files: deps-bench ## how fast flame reads and draws, beside inferno and pprof (BENCH_FILES='--megabytes 1000')

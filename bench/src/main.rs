@@ -92,6 +92,9 @@ fn main() -> Result<()> {
         [only] if only == UNWINDING || only == PYTHON => Vec::new(),
         only => cases::cases(only)?,
     };
+    if args.measures(PYTHON) {
+        python::has(&args.py_spy)?;
+    }
     let results = cases
         .iter()
         .map(|case| Ok((*case, rounds(case, &args)?)))

@@ -1,4 +1,4 @@
-//! What Python's functions cost: a stack by their number, and the program that is sampled, beside py-spy.
+//! The cost of Python's functions: a stack by their number, and the program that is sampled, beside py-spy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,14 @@ const DEPTHS: [u32; 3] = [0, 20, 40];
 const RATES: [u32; 2] = [100, 1000];
 /// py-spy reads the interpreter's tables before its first sample.
 const STARTS: Duration = Duration::from_secs(2);
+
+/// An error unless there is a py-spy, before anything is measured.
+pub(crate) fn has(py_spy: &Path) -> Result<()> {
+    let version = Command::new(py_spy).arg("--version").output();
+    let version = version.with_context(|| format!("run {} (setup/py-spy)", py_spy.display()))?;
+    ensure!(version.status.success(), "py-spy does not work here");
+    Ok(())
+}
 
 /// Both tables, from `rounds` rounds in turns.
 pub(crate) fn tables(plan: &Plan, py_spy: &Path, rounds: u32) -> Result<String> {
@@ -85,7 +93,11 @@ fn sampled(plan: &Plan, py_spy: &Path, rounds: u32) -> Result<String> {
             ]);
         }
     }
-    let head = ["of a program 20 calls deep", "slow-down, %", "own CPU, %"];
+    let head = [
+        "of a program 20 calls deep",
+        "slow-down, %",
+        "CPU of its own process, %",
+    ];
     let table = markdown(head.map(str::to_owned), &rows);
     Ok(format!(
         "\n`profile -F RATE -p PID` and `py-spy record -r RATE -p PID`\n\n{table}"
