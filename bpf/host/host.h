@@ -28,4 +28,7 @@ void host_dump(void (*entry)(void *to, const char *map, const void *bytes, __u64
 /* To be called before the object is let go. */
 void host_free(void);
 
+/* <bpf/bpf_tracing.h> is not for threads that are made up. */
+#define PT_REGS_SP(regs) ((regs)->sp)
+
 #endif

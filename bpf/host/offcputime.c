@@ -15,6 +15,12 @@ static __u64 host_intern(__u32 slot);
 /* Nobody asks for single waits. */
 #undef bpf_ringbuf_query
 #define bpf_ringbuf_query(ring, what) 0
+/* The record of a call or return is kept for the test. */
+static long host_keep_mark(const void *record, __u64 bytes);
+#undef bpf_ringbuf_output
+#define bpf_ringbuf_output(ring, record, bytes, flags) host_keep_mark(record, bytes)
+#undef bpf_get_current_comm
+#define bpf_get_current_comm(to, bytes) __builtin_memcpy(to, ((struct task_struct *)host_current())->comm, bytes)
 #include "../offcputime/offcputime.bpf.c"
 #include "offcputime_files.h"
 #include "threads.h"
@@ -206,4 +212,53 @@ bool host_goes_without_stack(__u32 cpu, __u64 length_ns)
 {
 	host_set(0, cpu, NULL);
 	return goes_without_stack(length_ns);
+}
+
+static struct told_mark host_mark;
+static bool host_is_marked;
+
+static long host_keep_mark(const void *record, __u64 bytes)
+{
+	if (bytes != sizeof(host_mark))
+		return 0;
+	__builtin_memcpy(&host_mark, record, bytes);
+	host_is_marked = true;
+	return 0;
+}
+
+/* Bytes that a call leaves on the stack. */
+__u64 host_return_bytes(void)
+{
+	return RETURN_BYTES;
+}
+
+/* Calls of one function are pieces of work. */
+void host_ask_calls(void)
+{
+	struct offcputime_config asked = config;
+
+	asked.calls = 1;
+	host_poke(&config, &asked, sizeof(asked));
+}
+
+/* The thread has another program, in a memory of its own. */
+void host_exec(struct task_struct *task, __u64 memory)
+{
+	task->mm = (struct mm_struct *)memory;
+}
+
+/* The current thread calls the function with its stack pointer there, or comes back to whom it was called by. False: nothing is
+ * told.
+ */
+bool host_calls(__u64 sp, bool is_end, struct told_mark *to)
+{
+	struct pt_regs regs = { .sp = sp };
+
+	host_is_marked = false;
+	if (is_end)
+		work_ends(&regs);
+	else
+		work_begins(&regs);
+	*to = host_mark;
+	return host_is_marked;
 }

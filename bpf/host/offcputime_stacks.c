@@ -35,7 +35,9 @@ static __u64 host_own_kernel_stack(void);
 #define kernel_stack(ctx, slot, scratch) host_own_kernel_stack()
 /* Nobody asks for single waits. */
 #undef bpf_ringbuf_query
+#undef bpf_ringbuf_output
 #define bpf_ringbuf_query(ring, what) 0
+#define bpf_ringbuf_output(ring, record, bytes, flags) 0
 #include "../offcputime/offcputime.bpf.c"
 #include "threads.h"
 #include "call_number.h"

@@ -21,7 +21,8 @@ struct offcputime_config {
 	__u32 details;
 	/* Waits one by one, too; details are on then. */
 	__u32 cycles;
-	__u32 pad;
+	/* Marks are of the calls of one function: the outermost ones count. */
+	__u32 calls;
 };
 
 const volatile struct offcputime_config config = {};

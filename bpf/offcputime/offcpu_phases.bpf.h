@@ -49,6 +49,9 @@ struct member {
 	/* The end of the window after which it has run, where late events close nothing; and of its wait until then: */
 	__u64 ran_after_ns;
 	struct wait_call late_call;
+	/* Of the call that is its piece of work, where calls of a function are, 0: it is in none; and whose memory that lies in. */
+	__u64 work_sp;
+	__u64 work_memory;
 	/* Counts the times that it has left its CPU, those where it is found to have been away, too. */
 	__u32 waits;
 	/* Counts the calls and returns by which it has begun or ended work (offcpu_marks.bpf.h). */

@@ -176,7 +176,7 @@ impl Args {
             walk_on_exit: walk_on_exit.into(),
             details: self.details.into(),
             cycles: self.cycles.into(),
-            pad: 0,
+            calls: self.marks.as_ref().is_some_and(Marks::are_of_calls).into(),
         };
     }
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use budget::Bounded;
+use host::task::comm_text;
 use profile::losses::Losses;
 
 use crate::offcputime::pieces::{Cycle, Pieces, Spot, Time};
@@ -46,15 +47,15 @@ pub(crate) struct Told {
 pub(crate) struct Mark {
     pub(crate) tgid: u32,
     pub(crate) tid: u32,
-    pub(crate) comm: Arc<str>,
+    pub(crate) comm: [u8; 16],
     pub(crate) time_ns: u64,
-    /// The stack pointer.
-    pub(crate) sp: u64,
     /// Counts its thread's marks.
     pub(crate) number: u32,
     /// The number of its thread's last wait.
     pub(crate) waits: u32,
     pub(crate) is_end: bool,
+    /// Another call's end: the one that began the piece was left by an exception.
+    pub(crate) is_other: bool,
 }
 
 /// A thread in a window.
@@ -66,9 +67,8 @@ struct Thread {
     has_come_home: bool,
     /// The home that it left, and the piece of work that it is at; `None`: it is not known where that began.
     work: Option<(u32, Cycle)>,
-    /// The number that its next mark has, once it had one; and the stack pointer of the one that began its work.
+    /// The number that its next mark has, once it had one.
     next_mark: Option<u32>,
-    sp: u64,
 }
 
 impl Thread {
@@ -79,7 +79,6 @@ impl Thread {
             has_come_home: false,
             work: None,
             next_mark: None,
-            sp: 0,
         }
     }
 }
@@ -185,25 +184,30 @@ impl Work {
     }
 
     /// Goes on by a mark of a thread; they come in their order among its waits. `home`: the number of what all marks stand for.
-    /// `are_of_calls`: of one function, which may call itself; the outermost call is the piece of work.
-    pub(crate) fn mark(&mut self, mark: &Mark, home: u32, are_of_calls: bool) {
+    pub(crate) fn mark(&mut self, mark: &Mark, home: u32) {
         let next = mark.waits.wrapping_add(1);
-        let Some(thread) = self
-            .threads
-            .entry((mark.tgid, mark.tid), || Thread::new(next))
-        else {
+        let who = (mark.tgid, mark.tid);
+        let Some(thread) = self.threads.entry(who, || Thread::new(next)) else {
             self.homeless += 1;
             return;
         };
-        let is_first = thread.next_mark.is_none();
-        if thread.next != next || thread.next_mark.is_some_and(|next| next != mark.number) {
+        let cut = self.cut.entry(mark.tgid).or_default();
+        if mark.number == 1 && thread.next_mark.is_some() {
+            // Another thread has its ID now.
+            *cut += u64::from(thread.work.is_some());
+            *thread = Thread::new(next);
+        }
+        // It may lose its CPU when it has the number of its waits, and has not told it yet.
+        let is_overtaken = thread.next == next.wrapping_add(1);
+        let is_in_order = thread.next == next || is_overtaken;
+        if !is_in_order || thread.next_mark.is_some_and(|next| next != mark.number) {
             self.broken += u64::from(thread.work.take().is_some());
         }
-        (thread.next, thread.next_mark) = (next, Some(mark.number.wrapping_add(1)));
-        // A call within it has a lower one, even at its return.
-        if are_of_calls && thread.work.is_some() && mark.sp < thread.sp {
-            return;
+        if !is_overtaken {
+            thread.next = next;
         }
+        let is_first = thread.next_mark.is_none();
+        thread.next_mark = Some(mark.number.wrapping_add(1));
         let done = thread.work.take();
         if !mark.is_end {
             let begun = Cycle {
@@ -211,21 +215,20 @@ impl Work {
                 ns: 0,
                 tgid: mark.tgid,
                 tid: mark.tid,
-                comm: Arc::clone(&mark.comm),
+                comm: comm_text(&mark.comm),
                 steps: Vec::new(),
             };
-            (thread.work, thread.sp) = (Some((home, begun)), mark.sp);
+            thread.work = Some((home, begun));
         }
         match done {
-            Some((home, mut cycle)) if mark.is_end => {
+            Some((home, mut cycle)) if mark.is_end && !mark.is_other => {
                 cycle.ns = mark.time_ns.saturating_sub(cycle.begin_ns);
                 self.finish_piece(home, cycle);
             }
-            // It was left in another way, as by an exception; or it had begun before the window.
-            _ if done.is_some() || (mark.is_end && is_first) => {
-                *self.cut.entry(mark.tgid).or_default() += 1;
-            }
-            _ => {}
+            Some(_) => *cut += 1,
+            // It had begun before the window.
+            None if mark.is_end && is_first => *cut += 1,
+            None => {}
         }
     }
 
@@ -293,7 +296,11 @@ impl Found {
     pub(crate) fn count_losses(&self, losses: &mut Losses) {
         let homeless = "parts of work cycles: no room";
         losses.count("cycles_homeless", homeless, self.homeless);
-        losses.count("cycles_broken", "work cycles: a wait lost", self.broken);
+        losses.count(
+            "cycles_broken",
+            "work cycles: a wait or a call lost",
+            self.broken,
+        );
     }
 }
 

@@ -145,23 +145,24 @@ fn the_longest_are_kept() {
     assert_eq!(found.homes[0].1.histogram.max(), 9 * MS);
 }
 
-const CALLS: bool = true;
-const PLACES: bool = false;
-
 impl One {
-    /// A call, or its return, at a stack pointer; calls within it have lower ones.
-    fn mark(&mut self, number: u32, ms: u64, sp: u64, is_end: bool, are_of_calls: bool) {
+    /// A begin or an end.
+    fn mark(&mut self, number: u32, ms: u64, is_end: bool) {
+        self.mark_as(number, ms, (is_end, false));
+    }
+
+    fn mark_as(&mut self, number: u32, ms: u64, (is_end, is_other): (bool, bool)) {
         let mark = Mark {
             tgid: 1,
             tid: 1,
-            comm: "a".into(),
+            comm: *b"a\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
             time_ns: ms * MS,
-            sp,
             number,
             waits: self.number - 1,
             is_end,
+            is_other,
         };
-        self.work.mark(&mark, 0, are_of_calls);
+        self.work.mark(&mark, 0);
     }
 
     /// Begins and lengths of all pieces in ms, the longest first; those that were cut, and those of which something was lost.
@@ -176,16 +177,17 @@ impl One {
     }
 }
 
+const BEGIN: bool = false;
+const END: bool = true;
+
 #[test]
-fn the_outermost_call_is_the_piece_with_all_waits_in_it() {
+fn a_piece_between_two_calls_has_the_waits_between_them() {
     let mut one = One::new();
     one.wait(5, (1, 2), 0);
-    one.mark(1, 10, 100, false, CALLS);
+    one.mark(1, 10, BEGIN);
     one.wait(5, (11, 21), 1);
-    one.mark(2, 22, 90, false, CALLS);
     one.wait(5, (23, 24), 0);
-    one.mark(3, 25, 98, true, CALLS);
-    one.mark(4, 30, 108, true, CALLS);
+    one.mark(2, 30, END);
     one.wait(5, (31, 41), 0);
     one.work.cut(0, 1000 * MS);
     let found = one.work.finish(0);
@@ -202,38 +204,56 @@ fn the_outermost_call_is_the_piece_with_all_waits_in_it() {
 }
 
 #[test]
-fn a_call_that_never_returns_ends_where_the_next_begins() {
+fn a_piece_that_does_not_end_is_cut_where_the_next_begins_or_another_ends() {
     let mut one = One::new();
-    one.mark(1, 10, 100, false, CALLS);
-    one.mark(2, 20, 100, false, CALLS);
-    one.mark(3, 25, 108, true, CALLS);
-    assert_eq!(one.told(), (vec![(20, 5)], 1, 0));
-    // Between two functions it does not matter where they are.
-    let mut one = One::new();
-    one.mark(1, 10, 100, false, PLACES);
-    one.mark(2, 20, 50, false, PLACES);
-    one.mark(3, 25, 50, true, PLACES);
-    one.mark(4, 26, 50, true, PLACES);
-    assert_eq!(one.told(), (vec![(20, 5)], 1, 0));
+    one.mark(1, 10, BEGIN);
+    one.mark(2, 20, BEGIN);
+    one.mark(3, 25, END);
+    one.mark(4, 26, END);
+    one.mark(5, 30, BEGIN);
+    one.mark_as(6, 40, (END, true));
+    assert_eq!(one.told(), (vec![(20, 5)], 2, 0));
 }
 
 #[test]
-fn calls_that_an_edge_cuts_are_counted() {
+fn pieces_that_an_edge_cuts_are_counted() {
     let mut one = One::new();
-    one.mark(4, 10, 108, true, CALLS);
-    one.mark(5, 20, 100, false, CALLS);
-    one.mark(6, 30, 108, true, CALLS);
-    one.mark(7, 40, 100, false, CALLS);
+    one.mark(4, 10, END);
+    one.mark(5, 20, BEGIN);
+    one.mark(6, 30, END);
+    one.mark(7, 40, BEGIN);
     assert_eq!(one.told(), (vec![(20, 10)], 2, 0));
+    // A thread that ends in its work, and another one that has its ID then.
+    let mut one = One::new();
+    one.mark(1, 20, BEGIN);
+    one.number = 3;
+    one.mark(1, 30, BEGIN);
+    one.mark(2, 35, END);
+    assert_eq!(one.told(), (vec![(30, 5)], 1, 0));
 }
 
 #[test]
 fn a_piece_is_given_up_where_a_mark_or_a_wait_of_it_was_lost() {
     let mut one = One::new();
-    one.mark(1, 10, 100, false, CALLS);
-    one.mark(3, 20, 108, true, CALLS);
-    one.mark(4, 21, 100, false, CALLS);
+    one.mark(1, 10, BEGIN);
+    one.mark(3, 20, END);
+    one.mark(4, 21, BEGIN);
     one.number += 1;
-    one.mark(5, 22, 108, true, CALLS);
+    one.mark(5, 22, END);
     assert_eq!(one.told(), (Vec::new(), 0, 2));
+}
+
+/// Its thread lost its CPU before it had told the mark.
+#[test]
+fn a_mark_may_come_behind_the_wait_after_it() {
+    let mut one = One::new();
+    one.mark(1, 10, BEGIN);
+    one.wait(5, (21, 22), 1);
+    one.number -= 1;
+    one.mark(2, 20, END);
+    one.number += 1;
+    one.wait(5, (23, 24), 1);
+    one.mark(3, 30, BEGIN);
+    one.mark(4, 33, END);
+    assert_eq!(one.told(), (vec![(10, 10), (30, 3)], 0, 0));
 }

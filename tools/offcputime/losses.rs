@@ -16,7 +16,7 @@ pub(crate) const OF_DETAILS: [Words; 3] = [
         "threads that ended: table of processes full",
     ),
     ("losses.lengths_full", "lengths of waits: table full"),
-    ("cycles_full", "waits for work cycles: ring full"),
+    ("cycles_full", "waits and calls for work cycles: ring full"),
 ];
 
 /// Counters behind [`Lost`].

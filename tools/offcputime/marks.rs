@@ -1,7 +1,12 @@
 //! Functions whose calls and returns begin and end pieces of work.
 
+use std::env;
+use std::ffi::OsStr;
 use std::fmt::{self, Display};
-use std::path::Path;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
@@ -15,7 +20,7 @@ use session::traps;
 /// A place in a program: a function's call or its return.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Of the file; `None`: of the process's own.
+    /// The file's; `None`: the file of the process or of the command.
     path: Option<String>,
     symbol: String,
     is_return: bool,
@@ -48,7 +53,7 @@ impl FromStr for Place {
 
 const EXPECTED: &str = "write uprobe:FUNCTION or uprobe:PATH:FUNCTION, uretprobe: for its return";
 
-/// Where work begins, and where it ends.
+/// The places where work begins and ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Marks {
     from: Place,
@@ -57,19 +62,30 @@ pub(crate) struct Marks {
 
 impl Marks {
     /// Without an end: the return of what began it.
-    pub(crate) fn new(from: Place, to: Option<Place>) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// Text for the user when both are the same place.
+    pub(crate) fn new(from: Place, to: Option<Place>) -> Result<Self, String> {
         let to = to.unwrap_or_else(|| Place {
             is_return: true,
             ..from.clone()
         });
-        Self { from, to }
+        if from == to {
+            return Err(format!(
+                "work would end where it begins, at {}: --to is to name another place",
+                from.words()
+            ));
+        }
+        Ok(Self { from, to })
     }
 
-    /// A place whose file nobody has named, and which no process that was asked for tells.
+    /// A place whose file nobody has named, and which nothing that was asked for tells.
     pub(crate) fn nowhere(&self, targets: &Targets) -> Option<&str> {
         let mut places = [&self.from, &self.to].into_iter();
         let place = places.find(|place| place.path.is_none())?;
-        program_of(targets).is_none().then_some(&place.symbol)
+        let is_told = !targets.pids.is_empty() || !targets.command.is_empty();
+        (!is_told).then_some(&place.symbol)
     }
 
     /// Measures what a run of its programs costs beside what the kernel's account of them has, ns: the mean of both.
@@ -102,24 +118,22 @@ impl Marks {
     ///
     /// There are no such functions, or the kernel refuses it.
     pub(crate) fn attach(&self, skel: &OffcputimeSkel<'_>, targets: &Targets) -> Result<Vec<Link>> {
-        let pid = functions::only_process(&targets.pids)?;
-        let own = program_of(targets);
-        let programs = [
+        let mut links = Vec::new();
+        for (place, program) in [
             (&self.from, &skel.progs.work_begins),
             (&self.to, &skel.progs.work_ends),
-        ];
-        let links = programs.into_iter().map(|(place, program)| {
-            let path = place.path.as_ref().or(own.as_ref());
-            let function = Function {
-                path: path.context("a function without its file")?,
-                symbol: &place.symbol,
-                is_return: place.is_return,
-            };
-            functions::attach(function, |file, offset| {
-                place.put(program, pid, file, offset)
-            })
-        });
-        links.collect()
+        ] {
+            for (pid, path) in place.files(targets)? {
+                let function = Function {
+                    path: &path,
+                    symbol: &place.symbol,
+                    keeps_thread: true,
+                };
+                let put = |file: &Path, offset| place.put(program, pid, file, offset);
+                links.push(functions::attach(function, put)?);
+            }
+        }
+        Ok(links)
     }
 }
 
@@ -136,6 +150,21 @@ impl Display for Marks {
 }
 
 impl Place {
+    /// Files that have it, each for a process or, with -1, for all.
+    fn files(&self, targets: &Targets) -> Result<Vec<(i32, String)>> {
+        if let Some(path) = &self.path {
+            let pid = functions::only_process(&targets.pids)?;
+            return Ok(vec![(pid, path.clone())]);
+        }
+        if let Some(name) = targets.command.first() {
+            let file =
+                executable(name).with_context(|| format!("no command {}", name.display()))?;
+            return Ok(vec![(-1, file)]);
+        }
+        let of_process = |pid: &u32| Ok((i32::try_from(*pid)?, format!("/proc/{pid}/exe")));
+        targets.pids.iter().map(of_process).collect()
+    }
+
     fn put(
         &self,
         program: &ProgramMut<'_>,
@@ -158,11 +187,20 @@ impl Place {
     }
 }
 
-/// The file of the processes that are asked for, or of the command.
-fn program_of(targets: &Targets) -> Option<String> {
-    let own = targets.pids.first().map(|pid| format!("/proc/{pid}/exe"));
-    let command = targets.command.first();
-    own.or_else(|| command.and_then(|name| Some(name.to_str()?.to_owned())))
+/// The file of a command, where a shell would find it.
+fn executable(name: &OsStr) -> Option<String> {
+    let text = |path: &Path| Some(path.to_str()?.to_owned());
+    if name.as_bytes().contains(&b'/') {
+        return text(Path::new(name));
+    }
+    let path = env::var_os("PATH")?;
+    let mut files = env::split_paths(&path).map(|dir| dir.join(name));
+    let is_program = |file: &PathBuf| {
+        let meta = fs::metadata(file);
+        meta.is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    let file = files.find(is_program)?;
+    text(&file)
 }
 
 #[cfg(test)]
@@ -171,7 +209,7 @@ mod tests {
 
     fn marks(from: &str, to: Option<&str>) -> Marks {
         let place = |text: &str| text.parse().expect("a place");
-        Marks::new(place(from), to.map(place))
+        Marks::new(place(from), to.map(place)).expect("two places")
     }
 
     #[test]
@@ -192,6 +230,26 @@ mod tests {
         assert_eq!(told.nowhere(&Targets::default()), None);
         let gap = marks("uretprobe:/a:f", Some("uprobe:/a:f"));
         assert_eq!(gap.to_string(), "the return of f to f");
+    }
+
+    #[test]
+    fn work_does_not_end_where_it_begins() {
+        let place = |text: &str| text.parse::<Place>().expect("a place");
+        for (from, to) in [("uretprobe:f", None), ("uprobe:/a:f", Some("uprobe:/a:f"))] {
+            let refused = Marks::new(place(from), to.map(place)).expect_err("one place");
+            assert!(
+                refused.contains("work would end where it begins"),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_commands_file_is_the_first_that_a_shell_would_run() {
+        let found = executable(OsStr::new("sh")).expect("a shell");
+        assert!(found.starts_with('/') && found.ends_with("/sh"), "{found}");
+        assert_eq!(executable(OsStr::new("./here")), Some("./here".into()));
+        assert_eq!(executable(OsStr::new("no-such-command")), None);
     }
 
     #[test]

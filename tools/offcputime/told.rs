@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use anyhow::{Context, Result};
 use bpf::offcputime::OffcputimeSkel;
 use bpf::offcputime::types::{told_mark, told_row, told_wait};
-use host::task::comm_text;
 use loader::arrivals::Arrivals;
 use loader::maps;
 use profile::brief::place;
@@ -23,7 +22,7 @@ use crate::offcputime::quota;
 use crate::offcputime::report::depth;
 use crate::offcputime::row::{Row, row_of};
 
-/// Waits that are kept before threads' homes are judged, of 40 bytes each.
+/// Waits and calls that are kept before threads' homes are judged, of 40 bytes each, calls of 100.
 const MOST_KEPT: usize = 1 << 18;
 /// Most rows.
 const MOST_ROWS: usize = 1 << 16;
@@ -52,15 +51,10 @@ enum Event {
 /// The same place of one thread.
 type Key = (u32, Spot);
 
-/// Where marks begin and end work, in words; and whether they are of calls of one function.
-struct Marked {
-    name: String,
-    are_of_calls: bool,
-}
-
 /// Waits on their way to pieces of work.
 pub(crate) struct Waits {
-    marked: Option<Marked>,
+    /// The functions that begin and end work, in words.
+    marked: Option<String>,
     ring: Arrivals<Record>,
     kept: Vec<Event>,
     rows: Vec<Row>,
@@ -74,12 +68,8 @@ pub(crate) struct Waits {
 impl Waits {
     pub(crate) fn listen(skel: &OffcputimeSkel<'_>, marks: Option<&Marks>) -> Result<Self> {
         let ring = Arrivals::open_with(&skel.maps.told_waits, decode).context("ring of waits")?;
-        let marked = marks.map(|marks| Marked {
-            name: marks.to_string(),
-            are_of_calls: marks.are_of_calls(),
-        });
         Ok(Self {
-            marked,
+            marked: marks.map(Marks::to_string),
             ring,
             kept: Vec::new(),
             rows: Vec::new(),
@@ -231,10 +221,10 @@ impl Waits {
         let home = Home {
             tgid: mark.tgid,
             kind: MARKED,
-            place: Some(marked.name.as_str().into()),
+            place: Some(marked.as_str().into()),
         };
         if let Some(home) = self.work.home(home) {
-            self.work.mark(mark, home, marked.are_of_calls);
+            self.work.mark(mark, home);
         }
     }
 
@@ -242,7 +232,7 @@ impl Waits {
     pub(crate) fn finish(mut self, stacks: &mut StackTable) -> Found {
         self.judge(stacks);
         let mut found = self.work.finish(self.rows_full);
-        found.marked = self.marked.map(|marked| marked.name);
+        found.marked = self.marked;
         found
     }
 }
@@ -260,11 +250,11 @@ fn mark_of(mark: &told_mark) -> Mark {
     Mark {
         tgid: mark.tgid,
         tid: mark.tid,
-        comm: comm_text(&mark.comm),
+        comm: mark.comm,
         time_ns: mark.time_ns,
-        sp: mark.sp,
         number: mark.number,
         waits: mark.waits,
         is_end: mark.is_end != 0,
+        is_other: mark.is_other != 0,
     }
 }

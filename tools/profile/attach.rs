@@ -145,7 +145,7 @@ fn attach(args: &Args, skel: &ProfileSkel<'_>, method: Method) -> Result<Vec<Lin
             let function = Function {
                 path,
                 symbol,
-                is_return: false,
+                keeps_thread: false,
             };
             Ok(vec![functions::attach(function, put)?])
         }

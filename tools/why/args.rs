@@ -95,7 +95,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PLACE", help_heading = "Output")]
     from: Option<Place>,
 
-    /// Where they end [default: where --from's function returns]
+    /// The end of such a cycle [default: where --from's function returns]
     #[arg(long, value_name = "PLACE", requires = "from", help_heading = "Output")]
     to: Option<Place>,
 
@@ -162,7 +162,7 @@ impl Parts {
         }
         parts.waits.details = true;
         parts.waits.cycles = args.slowest.is_some();
-        parts.waits.marks = args.marks();
+        parts.waits.marks = args.marks().transpose().map_err(anyhow::Error::msg)?;
         parts.cpu.moments = args.has_timeline();
         parts.queue.by_victim = args.chooses();
         Ok(parts)
@@ -188,9 +188,25 @@ impl Args {
     }
 
     /// Functions that tell work cycles.
-    fn marks(&self) -> Option<Marks> {
+    fn marks(&self) -> Option<Result<Marks, String>> {
         let from = self.from.clone()?;
         Some(Marks::new(from, self.to.clone()))
+    }
+
+    /// Text for the user when `--from` and `--to` lead nowhere.
+    fn check_marks(&self) -> Result<(), String> {
+        let Some(marks) = self.marks().transpose()? else {
+            return Ok(());
+        };
+        if let Some(name) = marks.nowhere(&self.targets) {
+            return Err(format!(
+                "uprobe:{name}: in which file? write uprobe:PATH:{name}, or -p PID"
+            ));
+        }
+        if self.chooses() {
+            return Err("--from: of whom? give -p PID, --comm, --cgroup, COMMAND or --all".into());
+        }
+        Ok(())
     }
 
     /// Length of the run.
@@ -227,15 +243,9 @@ impl Options for Args {
 
     fn from_command_line(line: &[OsString]) -> Result<Self> {
         let args = Self::parse_from(line);
-        let marks = args.marks();
-        if let Some(name) = marks
-            .as_ref()
-            .and_then(|marks| marks.nowhere(&args.targets))
-        {
-            let problem =
-                format!("uprobe:{name}: in which file? write uprobe:PATH:{name}, or -p PID");
+        if let Err(problem) = args.check_marks() {
             Self::command()
-                .error(ErrorKind::MissingRequiredArgument, problem)
+                .error(ErrorKind::ValueValidation, problem)
                 .exit()
         }
         args.with_defaults()

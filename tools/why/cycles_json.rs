@@ -1,5 +1,6 @@
 //! Work cycles for programs.
 
+use profile::text::cut;
 use serde_json::{Value, json};
 
 use crate::why::cycles::{Cycles, Exemplar, Home, Part};
@@ -7,6 +8,8 @@ use crate::why::kinds::At;
 
 /// Lines of the brief form.
 const BRIEF_LINES: usize = 4;
+/// Columns of its names.
+const BRIEF_NAME: usize = 160;
 
 /// All of it.
 pub(crate) fn whole(cycles: &Cycles) -> Value {
@@ -23,9 +26,22 @@ pub(crate) fn whole(cycles: &Cycles) -> Value {
 /// The first home, and the lines by which its slowest differ most.
 pub(crate) fn brief(cycles: &Cycles) -> Value {
     let mut brief = groups(cycles);
+    brief["cut"] = json!(cycles.cut);
     brief["home"] = json!(cycles.homes.first().map(|one| home(cycles, one)));
     brief["lines"] = lines(cycles, BRIEF_LINES);
+    shorten(&mut brief["home"]);
+    let lines = brief["lines"].as_array_mut();
+    lines.into_iter().flatten().for_each(shorten);
     brief
+}
+
+/// Names of functions have no limit of their own.
+fn shorten(named: &mut Value) {
+    for field in ["place", "lock"] {
+        if let Some(name) = named.get(field).and_then(Value::as_str) {
+            named[field] = json!(cut(name, BRIEF_NAME));
+        }
+    }
 }
 
 fn groups(cycles: &Cycles) -> Value {

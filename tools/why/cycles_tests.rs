@@ -147,14 +147,15 @@ fn cycles_that_functions_tell_are_from_one_to_the_other() {
 
     told.homes.clear();
     told.marked = Some("handle to its return".into());
-    let none = "no work cycles: no thread was seen to go from handle to its return";
-    assert_eq!(text(&told), none);
+    let none = "no work cycles: no thread was seen to go from handle to its return (at the edges 3 more) only those";
+    assert!(text(&told).starts_with(none), "{}", text(&told));
 }
 
 #[test]
 fn the_brief_form_is_short_and_the_whole_one_has_all() {
     let cycles = cycles(1.0);
     let brief = cycles_json::brief(&cycles);
+    assert!(brief.to_string().len() < 1500, "{brief}");
     assert_eq!(brief["lines"].as_array().map(Vec::len), Some(4));
     assert_eq!(brief["home"]["count"], 100);
     let whole = cycles_json::whole(&cycles);

@@ -35,15 +35,15 @@ pub(super) fn write(cycles: &Cycles, style: Style, out: &mut impl Write) -> io::
         };
         let mut words = words_in(none);
         words.extend(cycles.marked.iter().flat_map(|place| marked(place)));
-        return writeln!(out, "{}", sentence(&words, "", WIDTH).join("\n"));
+        words.extend(at_the_edges(cycles));
+        writeln!(out, "{}", sentence(&words, "", WIDTH).join("\n"))?;
+        return write_part(cycles, out);
     };
-    let mut lines = of_home(cycles, first);
-    if cycles.are_in_windows {
-        let part = "only those that lie within one look count: of long ones too few";
-        lines.extend(sentence(&words_in(part), "", WIDTH));
+    for line in of_home(cycles, first) {
+        writeln!(out, "{line}")?;
     }
-    lines.extend(compared(cycles));
-    for line in lines {
+    write_part(cycles, out)?;
+    for line in compared(cycles) {
         writeln!(out, "{line}")?;
     }
     table(cycles).write(WIDTH, style, out)?;
@@ -65,6 +65,20 @@ pub(super) fn write(cycles: &Cycles, style: Style, out: &mut impl Write) -> io::
             "beside: {} (-j has all)",
             units::counted(more as u64, "more homes")
         )?;
+    }
+    Ok(())
+}
+
+/// Cycles that are not whole.
+fn at_the_edges(cycles: &Cycles) -> Option<String> {
+    let cut = units::count(cycles.cut);
+    (cycles.cut > 0).then(|| format!("(at the edges {cut} more)"))
+}
+
+fn write_part(cycles: &Cycles, out: &mut impl Write) -> io::Result<()> {
+    if cycles.are_in_windows {
+        let part = "only those that lie within one look count: of long ones too few";
+        writeln!(out, "{}", sentence(&words_in(part), "", WIDTH).join("\n"))?;
     }
     Ok(())
 }
@@ -111,9 +125,7 @@ fn of_home(cycles: &Cycles, home: &Home) -> Vec<String> {
     end_clause(&mut parts);
     parts.push(format!("{rate}/s:"));
     parts.extend(figures(home));
-    if cycles.cut > 0 {
-        parts.push(format!("(at the edges {} more)", units::count(cycles.cut)));
-    }
+    parts.extend(at_the_edges(cycles));
     sentence(&parts, "", WIDTH)
 }
 

@@ -69,13 +69,16 @@ pub(crate) fn brief(account: &Account, answer: &[String]) -> Value {
         if let Some(cycles) = &account.cycles {
             brief["cycles"] = cycles_json::brief(cycles);
         }
-        // A line's end follows.
-        if brief.to_string().len() < BRIEF {
+        // A line's end follows; nothing is left to leave out without an answer.
+        if brief.to_string().len() < BRIEF || answer.is_empty() {
             return brief;
         }
         // The command that looks further may be a program with all its words.
         if lines.pop().is_none() {
-            answer = cut(&answer, columns(&answer) / 2);
+            answer = match columns(&answer) / 2 {
+                0 => String::new(),
+                half => cut(&answer, half),
+            };
         }
     }
 }

@@ -5,6 +5,8 @@
 
 /* With pages of 4 KiB or 16 KiB, and without KASAN. */
 #define KERNEL_STACK_BYTES 16384
+/* A call leaves nothing on the stack. */
+#define RETURN_BYTES 0
 
 /* UAPI, fixed layout; <bpf/bpf_tracing.h> takes arguments from it. */
 struct user_pt_regs {

@@ -5,6 +5,8 @@
 
 /* KASAN doubles it. */
 #define KERNEL_STACK_BYTES 16384
+/* A call leaves its return address on the stack, and the return takes it away, bytes. */
+#define RETURN_BYTES 8
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct thread_struct {

@@ -12,23 +12,23 @@ use libbpf_rs::Link;
 const UPROBES: &str =
     "Permission denied; uprobes take CAP_SYS_ADMIN, or CAP_PERFMON before Linux 6.16";
 
-/// A function, at its call or at its return.
+/// A function of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Function<'a> {
     /// A file's, or a library's or program's bare name: `libc`, `libm.so.6`, `bash`.
     pub path: &'a str,
-    /// As in the file's symbol table.
+    /// Its name in the file's symbol table.
     pub symbol: &'a str,
-    /// At its return.
-    pub is_return: bool,
+    /// Its thread has to stay the same until something else is called: goroutines change theirs.
+    pub keeps_thread: bool,
 }
 
 /// Has `put` put a program there: it is given the file and the function's offset in it.
 ///
 /// # Errors
 ///
-/// There is no such file or function, or several functions have the name; or the kernel refuses it. At a return, the program is one
-/// of Go: it would find another return address on its stack than its own, and abort.
+/// There is no such file or function, or several functions have the name; it is one of Go, and has to keep its thread; or the kernel
+/// refuses it.
 pub fn attach(
     function: Function<'_>,
     put: impl FnOnce(&Path, usize) -> libbpf_rs::Result<Link>,
@@ -41,9 +41,9 @@ pub fn attach(
             file.display()
         );
     }
-    if function.is_return && is_go(&file) {
+    if function.keeps_thread && is_go(&file) {
         bail!(
-            "uretprobe: {}: a Go program would abort at it; take the call of a function",
+            "uprobe: {}: a Go program, whose goroutines change threads: their calls have no end that is told",
             file.display()
         );
     }

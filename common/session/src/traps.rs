@@ -1,4 +1,4 @@
-//! What a trap into the kernel costs on this machine: 1 us on bare metal, tens of them in nested virtual machines.
+//! The cost of a trap into the kernel on this machine: 1 us on bare metal, tens of them in nested virtual machines.
 
 use std::hint::black_box;
 use std::path::Path;
