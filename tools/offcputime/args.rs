@@ -176,7 +176,11 @@ impl Args {
             walk_on_exit: walk_on_exit.into(),
             details: self.details.into(),
             cycles: self.cycles.into(),
-            calls: self.marks.as_ref().is_some_and(Marks::are_of_calls).into(),
+            calls: self
+                .marks
+                .as_ref()
+                .is_some_and(|marks| marks.are_of_calls(&self.targets))
+                .into(),
         };
     }
 }

@@ -1,8 +1,8 @@
 //! Pieces of work: from where a thread waits for work, its home, until it waits there again.
 //!
 //! A piece begins when a thread is woken at its home, and ends when it leaves its CPU there again; or it begins and ends where functions
-//! are called. Of all pieces of a home there are
-//! sums by how long they took: which of them are slow is known at the end, and what those waited for then, too.
+//! are called. Of all pieces of a home there are sums by how long they took: which of them are slow is known at the end, and what those
+//! waited for then, too.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -69,6 +69,8 @@ struct Thread {
     work: Option<(u32, Cycle)>,
     /// The number that its next mark has, once it had one.
     next_mark: Option<u32>,
+    /// Its last wait, which had begun then, ns.
+    last: Option<(u64, Spot, Time)>,
 }
 
 impl Thread {
@@ -79,7 +81,13 @@ impl Thread {
             has_come_home: false,
             work: None,
             next_mark: None,
+            last: None,
         }
+    }
+
+    /// Looks whether numbers have begun anew: another thread has its ID, or it has become a target again.
+    fn is_another(&self, number: u32) -> bool {
+        number < self.next
     }
 }
 
@@ -146,6 +154,10 @@ impl Work {
             self.homeless += 1;
             return;
         };
+        if thread.is_another(told.number) {
+            *self.cut.entry(at.spot.tgid).or_default() += u64::from(thread.work.is_some());
+            *thread = first();
+        }
         if thread.next != told.number {
             self.broken += u64::from(thread.work.take().is_some());
         }
@@ -170,6 +182,7 @@ impl Work {
             done = thread.work.replace((home, begun));
             time.blocked_ns = 0;
         }
+        thread.last = Some((told.off_ns, at.spot, time));
         if let Some((_, cycle)) = &mut thread.work
             && time.ns() > 0
             && !cycle.add(at.spot, time)
@@ -192,12 +205,11 @@ impl Work {
             return;
         };
         let cut = self.cut.entry(mark.tgid).or_default();
-        if mark.number == 1 && thread.next_mark.is_some() {
-            // Another thread has its ID now.
+        // A thread may tell its next wait before a mark.
+        if thread.is_another(next.wrapping_add(1)) {
             *cut += u64::from(thread.work.is_some());
             *thread = Thread::new(next);
         }
-        // It may lose its CPU when it has the number of its waits, and has not told it yet.
         let is_overtaken = thread.next == next.wrapping_add(1);
         let is_in_order = thread.next == next || is_overtaken;
         if !is_in_order || thread.next_mark.is_some_and(|next| next != mark.number) {
@@ -208,9 +220,14 @@ impl Work {
         }
         let is_first = thread.next_mark.is_none();
         thread.next_mark = Some(mark.number.wrapping_add(1));
-        let done = thread.work.take();
+        // It lost its CPU after it had looked at the clock.
+        let last = thread.last.filter(|(off_ns, ..)| *off_ns >= mark.time_ns);
+        let mut done = thread.work.take();
+        if let (Some((_, cycle)), Some((_, spot, time))) = (&mut done, last) {
+            cycle.take(spot, time);
+        }
         if !mark.is_end {
-            let begun = Cycle {
+            let mut begun = Cycle {
                 begin_ns: mark.time_ns,
                 ns: 0,
                 tgid: mark.tgid,
@@ -218,6 +235,9 @@ impl Work {
                 comm: comm_text(&mark.comm),
                 steps: Vec::new(),
             };
+            if let Some((_, spot, time)) = last {
+                begun.add(spot, time);
+            }
             thread.work = Some((home, begun));
         }
         match done {

@@ -226,7 +226,8 @@ fn pieces_that_an_edge_cuts_are_counted() {
     // A thread that ends in its work, and another one that has its ID then.
     let mut one = One::new();
     one.mark(1, 20, BEGIN);
-    one.number = 3;
+    one.number = 1;
+    one.wait(5, (25, 26), 1);
     one.mark(1, 30, BEGIN);
     one.mark(2, 35, END);
     assert_eq!(one.told(), (vec![(30, 5)], 1, 0));
@@ -243,17 +244,28 @@ fn a_piece_is_given_up_where_a_mark_or_a_wait_of_it_was_lost() {
     assert_eq!(one.told(), (Vec::new(), 0, 2));
 }
 
-/// Its thread lost its CPU before it had told the mark.
+/// Its thread lost its CPU when it had looked at the clock, and before it had told the mark.
 #[test]
-fn a_mark_may_come_behind_the_wait_after_it() {
-    let mut one = One::new();
-    one.mark(1, 10, BEGIN);
-    one.wait(5, (21, 22), 1);
-    one.number -= 1;
-    one.mark(2, 20, END);
-    one.number += 1;
-    one.wait(5, (23, 24), 1);
-    one.mark(3, 30, BEGIN);
-    one.mark(4, 33, END);
-    assert_eq!(one.told(), (vec![(10, 10), (30, 3)], 0, 0));
+fn a_wait_at_a_mark_is_in_the_piece_after_it() {
+    for is_overtaken in [false, true] {
+        let mut one = One::new();
+        let late = u32::from(is_overtaken);
+        one.mark(1, 10, BEGIN);
+        one.wait(5, (21, 23), 2);
+        one.number -= late;
+        one.mark(2, 20, END);
+        one.number += late;
+        one.wait(6, (31, 34), 3);
+        one.number -= late;
+        one.mark(3, 30, BEGIN);
+        one.number += late;
+        one.mark(4, 35, END);
+        one.work.cut(0, 1000 * MS);
+        let found = one.work.finish(0);
+        assert_eq!((found.cut(), found.broken), (0, 0));
+        let steps = |cycle: &Cycle| cycle.steps.iter().map(|(_, time)| time.ns() / MS).sum();
+        let told = found.homes[0].1.longest.iter();
+        let told: Vec<(u64, u64)> = told.map(|cycle| (cycle.ns / MS, steps(cycle))).collect();
+        assert_eq!(told, [(10, 0), (5, 3)], "{is_overtaken}");
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::RawFd;
-use std::thread;
 
 use anyhow::{Context, Result};
 use bpf::offcputime::types::left_out_sums;
@@ -49,8 +48,8 @@ pub struct Offcputime<'a> {
     quotas: Quotas,
     /// Waits one by one, if they were asked for.
     told: Option<Waits>,
-    /// Programs on functions; and what each of their runs costs beside them, ns, where there is a budget.
-    marks: Vec<Link>,
+    /// Programs on functions, as long as it lives; and what each of their runs costs beside them, ns, where there is a budget.
+    _marks: Vec<Link>,
     trap_ns: u64,
     /// From the report on.
     closing: Option<Closing>,
@@ -95,7 +94,7 @@ impl Sampled for Args {
         Ok(Offcputime {
             args: self,
             told,
-            marks,
+            _marks: marks,
             trap_ns: trap_ns.unwrap_or(0),
             skel,
             stacks,
@@ -128,16 +127,6 @@ impl Offcputime<'_> {
         Ok(())
     }
 
-    /// Threads trap no more, soon: the kernel waits until no CPU can be in the programs any more.
-    fn detach_marks(&mut self) -> Result<()> {
-        let links = std::mem::take(&mut self.marks);
-        if !links.is_empty() {
-            let thread = thread::Builder::new().name("detach".into());
-            thread.spawn(move || drop(links)).context("detach")?;
-        }
-        Ok(())
-    }
-
     /// Takes in what has come.
     fn absorb(&mut self) {
         self.stacks.absorb();
@@ -156,7 +145,6 @@ impl Offcputime<'_> {
     ///
     /// The BPF side's tables cannot be read.
     pub fn harvest(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<Harvest> {
-        self.detach_marks()?;
         self.stacks.absorb();
         let sums = std::mem::take(&mut self.sums);
         let mut harvest = sums.harvest(sampler.scale(window.end_ns), window);

@@ -3,7 +3,8 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fmt::{self, Display};
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -62,30 +63,41 @@ pub(crate) struct Marks {
 
 impl Marks {
     /// Without an end: the return of what began it.
-    ///
-    /// # Errors
-    ///
-    /// Text for the user when both are the same place.
-    pub(crate) fn new(from: Place, to: Option<Place>) -> Result<Self, String> {
+    pub(crate) fn new(from: Place, to: Option<Place>) -> Self {
         let to = to.unwrap_or_else(|| Place {
             is_return: true,
             ..from.clone()
         });
-        if from == to {
+        Self { from, to }
+    }
+
+    /// Looks whether they lead somewhere.
+    ///
+    /// # Errors
+    ///
+    /// Text for the user when nobody has named a file, and nothing that was asked for tells one; or both are the same place.
+    pub(crate) fn check(&self, targets: &Targets) -> Result<(), String> {
+        let Self { from, to } = self;
+        let is_told = !targets.pids.is_empty() || !targets.command.is_empty();
+        let mut nameless = [from, to].into_iter().filter(|place| place.path.is_none());
+        if let Some(Place { symbol, .. }) = nameless.next().filter(|_| !is_told) {
+            return Err(format!(
+                "uprobe:{symbol}: in which file? write uprobe:PATH:{symbol}, or -p PID"
+            ));
+        }
+        if from.is_return == to.is_return && from.is_of_function_of(to, targets) {
             return Err(format!(
                 "work would end where it begins, at {}: --to is to name another place",
                 from.words()
             ));
         }
-        Ok(Self { from, to })
+        Ok(())
     }
 
-    /// A place whose file nobody has named, and which nothing that was asked for tells.
-    pub(crate) fn nowhere(&self, targets: &Targets) -> Option<&str> {
-        let mut places = [&self.from, &self.to].into_iter();
-        let place = places.find(|place| place.path.is_none())?;
-        let is_told = !targets.pids.is_empty() || !targets.command.is_empty();
-        (!is_told).then_some(&place.symbol)
+    /// Tells if they are calls of one function, which may be recursive.
+    pub(crate) fn are_of_calls(&self, targets: &Targets) -> bool {
+        let Self { from, to } = self;
+        to.is_return && !from.is_return && from.is_of_function_of(to, targets)
     }
 
     /// Measures what a run of its programs costs beside what the kernel's account of them has, ns: the mean of both.
@@ -106,12 +118,6 @@ impl Marks {
         Ok(sum / 2)
     }
 
-    /// Calls of one function, which may be recursive.
-    pub(crate) fn are_of_calls(&self) -> bool {
-        let Self { from, to } = self;
-        to.is_return && !from.is_return && (&from.path, &from.symbol) == (&to.path, &to.symbol)
-    }
-
     /// Puts the programs there.
     ///
     /// # Errors
@@ -129,7 +135,14 @@ impl Marks {
                     symbol: &place.symbol,
                     keeps_thread: true,
                 };
-                let put = |file: &Path, offset| place.put(program, pid, file, offset);
+                let put = |file: &Path, offset| match is_of_32_bits(file) {
+                    // A call leaves other numbers of bytes on the stack there.
+                    true => Err(io::Error::other(
+                        "a program of 32 bits: only those of 64 have work cycles",
+                    )
+                    .into()),
+                    false => place.put(program, pid, file, offset),
+                };
                 links.push(functions::attach(function, put)?);
             }
         }
@@ -141,7 +154,7 @@ impl Marks {
 impl Display for Marks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { from, to } = self;
-        let end = match self.are_of_calls() {
+        let end = match from.symbol == to.symbol && to.is_return {
             true => "its return".into(),
             false => to.words(),
         };
@@ -150,6 +163,20 @@ impl Display for Marks {
 }
 
 impl Place {
+    /// Looks whether both are of one function, whatever their files are called.
+    fn is_of_function_of(&self, other: &Self, targets: &Targets) -> bool {
+        // A version follows the name.
+        let name = |place: &Self| place.symbol.split('@').next().map(str::to_owned);
+        let file = |place: &Self| {
+            let (_, path) = place.files(targets).ok()?.into_iter().next()?;
+            path.contains('/')
+                .then(|| Path::new(&path).canonicalize().ok())?
+        };
+        let are_same_files =
+            || self.path == other.path || file(self).is_some_and(|own| Some(own) == file(other));
+        name(self) == name(other) && are_same_files()
+    }
+
     /// Files that have it, each for a process or, with -1, for all.
     fn files(&self, targets: &Targets) -> Result<Vec<(i32, String)>> {
         if let Some(path) = &self.path {
@@ -187,14 +214,25 @@ impl Place {
     }
 }
 
+/// `ELFCLASS32`, in the fifth byte.
+fn is_of_32_bits(path: &Path) -> bool {
+    let mut begin = [0; 5];
+    File::open(path).is_ok_and(|mut file| file.read_exact(&mut begin).is_ok() && begin[4] == 1)
+}
+
 /// The file of a command, where a shell would find it.
 fn executable(name: &OsStr) -> Option<String> {
     let text = |path: &Path| Some(path.to_str()?.to_owned());
     if name.as_bytes().contains(&b'/') {
         return text(Path::new(name));
     }
-    let path = env::var_os("PATH")?;
-    let mut files = env::split_paths(&path).map(|dir| dir.join(name));
+    // As execvp(3) has it.
+    let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let here = |dir: PathBuf| match dir.as_os_str().is_empty() {
+        true => ".".into(),
+        false => dir,
+    };
+    let mut files = env::split_paths(&path).map(|dir| here(dir).join(name));
     let is_program = |file: &PathBuf| {
         let meta = fs::metadata(file);
         meta.is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
@@ -209,34 +247,52 @@ mod tests {
 
     fn marks(from: &str, to: Option<&str>) -> Marks {
         let place = |text: &str| text.parse().expect("a place");
-        Marks::new(place(from), to.map(place)).expect("two places")
+        Marks::new(place(from), to.map(place))
+    }
+
+    fn processes(pids: &[u32]) -> Targets {
+        Targets {
+            pids: pids.to_vec(),
+            ..Targets::default()
+        }
     }
 
     #[test]
     fn work_ends_at_the_return_of_what_began_it() {
+        let nobody = Targets::default();
         let called = marks("uprobe:handle", None);
         assert_eq!(called, marks("uprobe:handle", Some("uretprobe:handle")));
         assert_eq!(called.to_string(), "handle to its return");
-        assert!(called.are_of_calls());
-        assert_eq!(called.nowhere(&Targets::default()), Some("handle"));
-        let process = Targets {
-            pids: vec![7],
-            ..Targets::default()
-        };
-        assert_eq!(called.nowhere(&process), None);
+        assert!(called.are_of_calls(&nobody));
         let told = marks("uprobe:/a:b/c:begin", Some("uretprobe:libc:finish"));
         assert_eq!(told.to_string(), "begin to the return of finish");
-        assert!(!told.are_of_calls());
-        assert_eq!(told.nowhere(&Targets::default()), None);
+        assert!(!told.are_of_calls(&nobody));
         let gap = marks("uretprobe:/a:f", Some("uprobe:/a:f"));
         assert_eq!(gap.to_string(), "the return of f to f");
     }
 
     #[test]
-    fn work_does_not_end_where_it_begins() {
-        let place = |text: &str| text.parse::<Place>().expect("a place");
-        for (from, to) in [("uretprobe:f", None), ("uprobe:/a:f", Some("uprobe:/a:f"))] {
-            let refused = Marks::new(place(from), to.map(place)).expect_err("one place");
+    fn a_function_is_one_whatever_its_file_is_called() {
+        let own = processes(&[std::process::id()]);
+        let path = env::current_exe().expect("a file").display().to_string();
+        let named = marks("uprobe:main", Some(&format!("uretprobe:{path}:main@V1")));
+        assert!(named.are_of_calls(&own));
+        let other = marks("uprobe:main", Some("uretprobe:/bin/sh:main"));
+        assert!(!other.are_of_calls(&own));
+    }
+
+    #[test]
+    fn places_that_lead_nowhere_are_refused() {
+        let called = marks("uprobe:handle", None);
+        let refused =
+            |marks: Marks, pids: &[u32]| marks.check(&processes(pids)).expect_err("refused");
+        assert!(refused(called.clone(), &[]).contains("uprobe:handle: in which file?"));
+        assert_eq!(called.check(&processes(&[7])), Ok(()));
+        for (from, to) in [
+            ("uretprobe:f", None),
+            ("uprobe:/bin/sh:f", Some("uprobe:/bin/../bin/sh:f")),
+        ] {
+            let refused = refused(marks(from, to), &[7]);
             assert!(
                 refused.contains("work would end where it begins"),
                 "{refused}"
@@ -250,6 +306,15 @@ mod tests {
         assert!(found.starts_with('/') && found.ends_with("/sh"), "{found}");
         assert_eq!(executable(OsStr::new("./here")), Some("./here".into()));
         assert_eq!(executable(OsStr::new("no-such-command")), None);
+    }
+
+    #[test]
+    fn programs_of_32_bits_are_known() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        for (class, is_of_32_bits) in [(1, true), (2, false)] {
+            fs::write(file.path(), [0x7f, b'E', b'L', b'F', class]).expect("written");
+            assert_eq!(super::is_of_32_bits(file.path()), is_of_32_bits);
+        }
     }
 
     #[test]

@@ -92,6 +92,14 @@ impl Cycle {
         }
         true
     }
+
+    /// Takes away a wait that was added.
+    pub(super) fn take(&mut self, spot: Spot, time: Time) {
+        if let Some((_, sum)) = self.steps.iter_mut().rfind(|(same, _)| *same == spot) {
+            sum.blocked_ns = sum.blocked_ns.saturating_sub(time.blocked_ns);
+            sum.runqueue_ns = sum.runqueue_ns.saturating_sub(time.runqueue_ns);
+        }
+    }
 }
 
 /// Pieces of about one length: those of a bucket of the histogram.

@@ -162,7 +162,7 @@ impl Parts {
         }
         parts.waits.details = true;
         parts.waits.cycles = args.slowest.is_some();
-        parts.waits.marks = args.marks().transpose().map_err(anyhow::Error::msg)?;
+        parts.waits.marks = args.marks();
         parts.cpu.moments = args.has_timeline();
         parts.queue.by_victim = args.chooses();
         Ok(parts)
@@ -188,21 +188,17 @@ impl Args {
     }
 
     /// Functions that tell work cycles.
-    fn marks(&self) -> Option<Result<Marks, String>> {
+    fn marks(&self) -> Option<Marks> {
         let from = self.from.clone()?;
         Some(Marks::new(from, self.to.clone()))
     }
 
     /// Text for the user when `--from` and `--to` lead nowhere.
     fn check_marks(&self) -> Result<(), String> {
-        let Some(marks) = self.marks().transpose()? else {
+        let Some(marks) = self.marks() else {
             return Ok(());
         };
-        if let Some(name) = marks.nowhere(&self.targets) {
-            return Err(format!(
-                "uprobe:{name}: in which file? write uprobe:PATH:{name}, or -p PID"
-            ));
-        }
+        marks.check(&self.targets)?;
         if self.chooses() {
             return Err("--from: of whom? give -p PID, --comm, --cgroup, COMMAND or --all".into());
         }
