@@ -160,7 +160,7 @@ const UNWINDING: &str = "unwinding";
 const PYTHON: &str = "python";
 
 impl Args {
-    /// Whether `table`, which is no comparison of makers, is wanted.
+    /// True: `table`, which is no comparison of makers, is wanted.
     fn measures(&self, table: &str) -> bool {
         !self.self_check && (self.only.is_empty() || self.only == [table])
     }

@@ -226,7 +226,7 @@ fn executable(name: &OsStr) -> Option<String> {
     if name.as_bytes().contains(&b'/') {
         return text(Path::new(name));
     }
-    // As execvp(3) has it.
+    // The default is execvp(3)'s.
     let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let here = |dir: PathBuf| match dir.as_os_str().is_empty() {
         true => ".".into(),
