@@ -165,6 +165,14 @@ fn whoever_never_ran_for_want_of_quota_is_told_from_who_slept() {
     let mut sleeper = Workload::start("waiter", "--waits 23 --kinds sleep");
     let pid = workload.pid();
     workload.go();
+    // Without a CPU on its way to sleep the first thread would be ready throughout, too.
+    let (call, futex) = (
+        format!("/proc/{pid}/syscall"),
+        format!("{} ", libc::SYS_futex),
+    );
+    until("the first thread waits for the other", || {
+        fs::read_to_string(&call).is_ok_and(|call| call.starts_with(&futex))
+    });
     let cgroup = Cgroup::without_cpu(pid);
     let ran = || {
         let of_thread = |task: &PathBuf| schedstat(task)[0];
