@@ -293,7 +293,7 @@ impl Work {
 pub struct Found {
     pub(crate) homes: Vec<(Home, Pieces)>,
     /// The functions that tell pieces, in words, where homes do not.
-    pub(crate) marked: Option<String>,
+    pub(crate) marked: Option<Arc<str>>,
     cut: HashMap<u32, u64>,
     /// Pieces of which waits were lost.
     pub(crate) broken: u64,

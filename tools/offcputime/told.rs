@@ -3,6 +3,7 @@
 //! They are kept until there are many, or the run ends. Where a thread is at home is judged then, by all of its waits so far.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use bpf::offcputime::OffcputimeSkel;
@@ -54,7 +55,7 @@ type Key = (u32, Spot);
 /// Waits on their way to pieces of work.
 pub(crate) struct Waits {
     /// The functions that begin and end work, in words.
-    marked: Option<String>,
+    marked: Option<Arc<str>>,
     ring: Arrivals<Record>,
     kept: Vec<Event>,
     rows: Vec<Row>,
@@ -69,7 +70,7 @@ impl Waits {
     pub(crate) fn listen(skel: &OffcputimeSkel<'_>, marks: Option<&Marks>) -> Result<Self> {
         let ring = Arrivals::open_with(&skel.maps.told_waits, decode).context("ring of waits")?;
         Ok(Self {
-            marked: marks.map(Marks::to_string),
+            marked: marks.map(|marks| marks.to_string().into()),
             ring,
             kept: Vec::new(),
             rows: Vec::new(),
@@ -196,7 +197,8 @@ impl Waits {
     /// Makes work of what is kept.
     fn judge(&mut self, stacks: &mut StackTable) {
         let homes = self.homes(stacks);
-        for event in std::mem::take(&mut self.kept) {
+        let mut kept = std::mem::take(&mut self.kept);
+        for event in kept.drain(..) {
             match event {
                 Event::Window(start_ns, end_ns) => self.work.cut(start_ns, end_ns),
                 Event::Mark(mark) => self.mark(&mark),
@@ -212,6 +214,8 @@ impl Waits {
                 }
             }
         }
+        // Its room is for the next ones.
+        self.kept = kept;
     }
 
     fn mark(&mut self, mark: &Mark) {
@@ -221,7 +225,7 @@ impl Waits {
         let home = Home {
             tgid: mark.tgid,
             kind: MARKED,
-            place: Some(marked.as_str().into()),
+            place: Some(Arc::clone(marked)),
         };
         if let Some(home) = self.work.home(home) {
             self.work.mark(mark, home);

@@ -71,7 +71,7 @@ pub(crate) struct Cycles {
     /// Those with enough cycles to compare come first, and of these the one with most time at work; all that follows is of the first.
     pub(crate) homes: Vec<Home>,
     /// The functions by which they are told, in words, where homes do not.
-    pub(crate) marked: Option<String>,
+    pub(crate) marked: Option<Arc<str>>,
     pub(crate) slow: Group,
     pub(crate) rest: Group,
     /// Those by which the slowest differ most first.
