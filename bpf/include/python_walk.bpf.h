@@ -15,7 +15,7 @@
 
 #define PYTHON_ON (-1)
 /* Frames of one call, as in unwind_step.bpf.h. */
-#define PYTHON_FRAMES_PER_CALL 8
+#define PYTHON_FRAMES_PER_CALL 4
 /* Frames between C and Python are none: as many again. */
 #define PYTHON_CALLS (2 * MAX_PYTHON_FRAMES / PYTHON_FRAMES_PER_CALL + 1)
 

@@ -18,10 +18,10 @@
 #include "targets.bpf.h"
 #include "unwind_step.bpf.h"
 
-static __always_inline int unwind_by_rules(__u32 slot)
+static __always_inline int unwind_by_steps(__u32 slot, bool has_rules)
 {
 	for (int i = 0; i <= MAX_STACK_DEPTH / STEPS_PER_CALL; i++) {
-		int end = unwind_steps(slot);
+		int end = has_rules ? unwind_steps(slot) : unwind_frame_pointers(slot);
 
 		if (end != STEP_ON)
 			return end;
@@ -53,9 +53,9 @@ static __always_inline void unwind_user(__u32 slot, struct stack_scratch *scratc
 	at->inside = 0;
 	scratch->record.depth = 0;
 	if (at->process.mappings || at->is_unlisted)
-		end = unwind_by_rules(slot);
+		end = unwind_by_steps(slot, true);
 	else
-		end = unwind_frame_pointers(slot);
+		end = unwind_by_steps(slot, false);
 	scratch->record.end = end;
 	if (at->process.python)
 		walk_python(slot, at->process.python);

@@ -143,8 +143,10 @@ static __always_inline int unwind_step(__u32 slot, struct stack_scratch *scratch
 	}
 }
 
-/* Steps of one call: enough to make the calls cheap, few enough for the verifier, which walks each. */
-#define STEPS_PER_CALL 8
+/* Steps of one call: enough to make the calls cheap, few enough for the verifier, which walks each in every program that takes
+ * stacks.
+ */
+#define STEPS_PER_CALL 4
 
 __noinline int unwind_steps(__u32 slot)
 {
@@ -166,25 +168,35 @@ __noinline int unwind_steps(__u32 slot)
 	return STEP_ON;
 }
 
-/* The whole walk by frame pointers, for processes without tables. */
+static __always_inline int step_of_frame_pointers(struct stack_scratch *scratch)
+{
+	struct unwind *at = &scratch->unwind;
+	__u32 depth = scratch->record.depth;
+
+	if (depth >= MAX_STACK_DEPTH)
+		return STACK_END_DEPTH;
+	barrier_var(depth);
+	depth &= MAX_STACK_DEPTH;
+	scratch->record.addresses[depth] = at->ip - !at->exact;
+	scratch->record.depth = depth + 1;
+	compare_with_outer(at, depth + 1);
+	return step_by_frame_pointer(at);
+}
+
+/* The same for processes without tables. */
 __noinline int unwind_frame_pointers(__u32 slot)
 {
 	struct stack_scratch *scratch = bpf_map_lookup_elem(&stack_scratches, &slot);
-	struct unwind *at;
 	int end;
 
 	if (!scratch)
 		return STACK_END_NO_TABLE;
-	at = &scratch->unwind;
-	for (__u32 depth = 0; depth < MAX_STACK_DEPTH; depth++) {
-		scratch->record.addresses[depth] = at->ip - !at->exact;
-		scratch->record.depth = depth + 1;
-		compare_with_outer(at, depth + 1);
-		end = step_by_frame_pointer(at);
+	for (int i = 0; i < STEPS_PER_CALL; i++) {
+		end = step_of_frame_pointers(scratch);
 		if (end != STEP_ON)
 			return end;
 	}
-	return STACK_END_DEPTH;
+	return STEP_ON;
 }
 
 #endif
