@@ -59,6 +59,32 @@ static __always_inline void learn_dispatcher(const __u64 *addresses, __u32 depth
 		dispatcher_high = address;
 }
 
+/* Hash of as many words of the window, up to the first in [low, low + span). A function of its own, so that the verifier walks the loop
+ * once and not wherever a task's words are read.
+ */
+__noinline __u64 hash_window(__u32 words, __u64 hash, __u64 low, __u64 span)
+{
+	struct stack_window *window;
+	__u32 zero = 0;
+
+	window = bpf_map_lookup_elem(&stack_window, &zero);
+	if (!window)
+		return hash;
+	/* Not their number, which the gap changes: each word changes the hash, so it has that. */
+	for (__u32 i = 0; i < STACK_WINDOW_WORDS; i++) {
+		__u64 word = window->words[i], others;
+
+		if (i >= words)
+			break;
+		if (word - low < span)
+			break;
+		/* 0 for an address of code: without a branch, which nothing could predict. */
+		others = word >> KERNEL_TEXT_SHIFT ^ ~0ULL >> KERNEL_TEXT_SHIFT;
+		hash = (hash ^ (word & -((others - 1) >> 63))) * 0x9e3779b97f4a7c15ULL;
+	}
+	return hash;
+}
+
 /* `syscall`: number of the call in progress, -1 for none. */
 static __always_inline __u64 kernel_stack_print(struct task_struct *task, __u64 syscall)
 {
@@ -76,18 +102,7 @@ static __always_inline __u64 kernel_stack_print(struct task_struct *task, __u64 
 		return 0;
 	if (bpf_probe_read_kernel(window->words, bytes, (void *)sp))
 		return 0;
-	/* Not its length, which the gap changes: each word changes the hash, so it has their number. */
-	for (__u32 i = 0; i < STACK_WINDOW_WORDS; i++) {
-		__u64 word = window->words[i], others;
-
-		if (i >= bytes / sizeof(__u64))
-			break;
-		if (word - low < span)
-			break;
-		/* 0 for an address of code: without a branch, which nothing could predict. */
-		others = word >> KERNEL_TEXT_SHIFT ^ ~0ULL >> KERNEL_TEXT_SHIFT;
-		hash = (hash ^ (word & -((others - 1) >> 63))) * 0x9e3779b97f4a7c15ULL;
-	}
+	hash = hash_window(bytes / sizeof(__u64), hash, low, span);
 	hash ^= hash >> 29;
 	hash *= 0xff51afd7ed558ccdULL;
 	hash ^= hash >> 32;
