@@ -8,7 +8,7 @@
 #define bpf_get_current_pid_tgid() 0
 #define futex_found(wait, task, event) ((void)(wait))
 #define futex_switched_in(wait, task) ((void)(wait))
-#define futex_switched_out(wait, task, preempt, state, event) ((void)(wait))
+#define futex_switched_out(wait, task, runnable, state, event) ((void)(wait))
 #define futex_woken(ctx, wait, releasers) ((void)(wait))
 #define count_open_futex_wait(wait, task, seq) ((void)(wait))
 #define backend_found(backend, task) ((void)(backend), 0)

@@ -27,4 +27,10 @@ static __always_inline __u64 smaller_of(__u64 a, __u64 b)
 	return a + ((b - a) & -is_below(b, a));
 }
 
+/* An instant that is not known yet, 0, becomes one that is never reached: 2^63. */
+static __always_inline __u64 known_or_never(__u64 ns)
+{
+	return ((ns - 1) & ~(1ULL << 63)) + 1;
+}
+
 #endif

@@ -22,7 +22,11 @@ int note_namespace(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* 0 when the task has no number in the tool's namespace. */
+/* 0 when the task has no number in the tool's namespace.
+ *
+ * Inlined, for a program that has functions of its own is not safe before Linux 6.5, if it may read through a pointer that is NULL, as
+ * biolatency's do: the kernel looks for such a read's exception table at the program, which has none then, and panics.
+ */
 static __always_inline __u32 namespace_pid(__u32 inum, struct task_struct *task)
 {
 	struct pid *pid = BPF_CORE_READ(task, thread_pid);

@@ -50,7 +50,8 @@ struct backend {
 	/* The memory that this is true of: an exec makes another program of a process. */
 	__u64 mm;
 	__u32 server;
-	__u32 pad;
+	/* What it had announced when that was read last; 0: nothing. */
+	__u32 event;
 };
 
 /* It waits for work. Numbers that no release has are no work. */

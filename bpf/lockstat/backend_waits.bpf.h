@@ -32,19 +32,17 @@ static __always_inline __u32 server_of(struct task_struct *task)
 }
 
 /* The wait event of a process that is current and about to sleep; 0: none, or it is not one of PostgreSQL's. */
-static __always_inline __u32 event_of(const struct backend *backend, struct task_struct *task)
+static __always_inline __u32 event_of(struct backend *backend, struct task_struct *task)
 {
 	__u64 at = 0;
-	__u32 event = 0;
 
-	if (!backend->pointer_at || backend->mm != (__u64)BPF_CORE_READ(task, mm))
-		return 0;
-	if (bpf_probe_read_user(&at, sizeof(at), (void *)backend->pointer_at) ||
-	    bpf_probe_read_user(&event, sizeof(event), (void *)at)) {
+	backend->event = 0;
+	if (backend->pointer_at && backend->mm == (__u64)BPF_CORE_READ(task, mm) &&
+	    (bpf_probe_read_user(&at, sizeof(at), (void *)backend->pointer_at) ||
+	     bpf_probe_read_user(&backend->event, sizeof(backend->event), (void *)at)))
 		__sync_fetch_and_add(&backend_losses.unread, 1);
-		return 0;
-	}
-	return event;
+	/* Read anew: the verifier would else go through what follows once for each way that led here. */
+	return *(volatile __u32 *)&backend->event;
 }
 
 static __always_inline void begin_event_wait(struct sleep *sleep, const struct backend *backend, __u32 event, __u64 now)

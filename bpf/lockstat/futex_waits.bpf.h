@@ -37,7 +37,7 @@ __u64 futex_compat_tasks = 0;
 __u32 futex_compat_calls = 0;
 
 /* Decodes the call that the thread sleeps in; a restarted one has kept its arguments. */
-static __always_inline bool waits_on_futex(struct futex_wait *futex, struct task_struct *task, bool is_current)
+static __noinline bool waits_on_futex(struct futex_wait *futex, struct task_struct *task, bool is_current)
 {
 	const struct pt_regs *regs = user_regs_of(task);
 	__u64 restart = futex->call.flags & FUTEX_IS_COMPAT ? SYSCALL_COMPAT_RESTART : SYSCALL_RESTART;
@@ -70,7 +70,7 @@ static __always_inline void futex_entered(struct futex_wait *futex, struct task_
 	__u64 now = bpf_ktime_get_ns();
 	struct futex_call call;
 
-	if (window_end_ns && now >= window_end_ns)
+	if (has_ended(now))
 		return;
 	if (futex->phase == FUTEX_PAUSED)
 		end_paused(futex, task);
@@ -106,10 +106,9 @@ static __always_inline void end_spinning(struct futex_wait *futex, struct task_s
 }
 
 /* The thread leaves its CPU; `event`: what a PostgreSQL process sleeps for. */
-static __always_inline void futex_switched_out(struct futex_wait *futex, struct task_struct *task, bool preempt, __u32 state,
+static __always_inline void futex_switched_out(struct futex_wait *futex, struct task_struct *task, bool runnable, __u32 state,
 					       __u32 event)
 {
-	bool runnable = stays_runnable(task, preempt, state);
 	bool is_wait = false;
 	__u64 now;
 
@@ -124,7 +123,7 @@ static __always_inline void futex_switched_out(struct futex_wait *futex, struct 
 			return;
 	}
 	now = bpf_ktime_get_ns();
-	if (window_end_ns && now >= window_end_ns)
+	if (has_ended(now))
 		return;
 	if (futex->phase == FUTEX_PAUSED && (goes_on(futex, task, is_wait) || !is_wait))
 		return;
@@ -168,7 +167,7 @@ static __always_inline void futex_switched_in(struct futex_wait *futex, struct t
 	if (!is_in_wait(futex))
 		return;
 	now = bpf_ktime_get_ns();
-	if (window_end_ns && now >= window_end_ns)
+	if (has_ended(now))
 		return;
 	if (futex->phase == FUTEX_RUNNABLE)
 		end_run_queue(futex, now);
@@ -282,7 +281,7 @@ static __always_inline void futex_returned(struct futex_wait *futex, struct task
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	if (window_end_ns && now >= window_end_ns) {
+	if (has_ended(now)) {
 		futex_outlasted(futex, task);
 		return;
 	}

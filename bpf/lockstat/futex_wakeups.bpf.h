@@ -69,7 +69,7 @@ static __always_inline void futex_woken(void *ctx, struct futex_wait *futex, con
 	struct futex_call by;
 	__u32 slot;
 
-	if (!is_in_wait(futex) || (window_end_ns && now >= window_end_ns))
+	if (!is_in_wait(futex) || has_ended(now))
 		return;
 	if (futex->phase == FUTEX_BLOCKED) {
 		futex->phase = FUTEX_RUNNABLE;

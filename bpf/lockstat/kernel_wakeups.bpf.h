@@ -56,7 +56,7 @@ static __always_inline void kernel_waiter_woken(void *ctx, struct kernel_waits *
 	if (!wait)
 		return;
 	now = bpf_ktime_get_ns();
-	if (window_end_ns && now >= window_end_ns)
+	if (has_ended(now))
 		return;
 	note_kernel_releaser(ctx, wait, now);
 	/* It is not queued before we are done. */

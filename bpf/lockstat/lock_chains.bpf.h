@@ -164,7 +164,7 @@ static __noinline int count_chained(struct lock_wait *wait, struct task_struct *
 	return 0;
 }
 
-static __always_inline struct lock_history *history_of(__u32 pid)
+static __noinline struct lock_history *history_of(__u32 pid)
 {
 	struct task_struct *task;
 	struct member *member;
@@ -180,7 +180,7 @@ static __always_inline struct lock_history *history_of(__u32 pid)
 }
 
 /* What the holder waited for meanwhile: id of a row; 0: nothing. */
-static __always_inline __u64 chain_behind(struct lock_wait *wait, struct task_struct *task, __u64 now)
+static __noinline __u64 chain_behind(struct lock_wait *wait, struct task_struct *task, __u64 now)
 {
 	struct lock_history *past;
 	struct past_wait *link;

@@ -18,7 +18,7 @@ static __always_inline __u64 wait_elapsed(__u64 from, __u64 to)
 	return 0;
 }
 
-#define RAISE_TRIES 32
+#define RAISE_TRIES 8
 
 /* Several CPUs add to one lock's row. Compare-and-swap came with 5ffa25502b5a (5.12), and older verifiers refuse programs that have it
  * anywhere. Nothing but addition is atomic there: who reads 1 after it was alone, as in claim_scratch. Who never is, for an
@@ -145,10 +145,7 @@ static __noinline void add_to_holder(struct lock_wait *wait, __u32 half, __u64 t
 /* `now`, or the window's end if it is over. */
 static __always_inline __u64 before_end(__u64 now)
 {
-	/* 0 becomes 2^63, which is far away. */
-	__u64 end_ns = ((window_end_ns - 1) & ~(1ULL << 63)) + 1;
-
-	return smaller_of(now, end_ns);
+	return smaller_of(now, known_or_never(window_end_ns));
 }
 
 /* Ends what `wait` has been doing since part_ns, as far as it belongs to the interval under way. */
@@ -183,17 +180,17 @@ static __noinline void count_wait(struct lock_wait *wait, struct task_struct *ta
 {
 	__u64 from = larger_of(wait->begin_ns, window_start_ns);
 	__u64 reported = larger_of(wait->reported_ns, from);
-	__u64 length_ns, total_ns;
+	__u64 end_ns = known_or_never(window_end_ns);
+	__u64 length_ns, total_ns, outlasted;
 
 	if (!window_start_ns || now < window_start_ns)
 		return;
 	/* It outlasted the window, and the iterator has not come by yet. */
-	if (window_end_ns && now > window_end_ns) {
-		if (from >= window_end_ns || reported >= window_end_ns)
-			return;
-		now = window_end_ns;
-		open = true;
-	}
+	outlasted = is_below(end_ns, now);
+	if (outlasted & ~is_below(reported, end_ns))
+		return;
+	now = smaller_of(now, end_ns);
+	open |= outlasted;
 	length_ns = wait_elapsed(from, now);
 	total_ns = wait_elapsed(reported, now);
 	end_part(wait, now);
@@ -225,17 +222,17 @@ static __noinline void count_open_wait(struct lock_wait *wait, struct task_struc
 /* An interval may have ended, and the iterator not have come by yet: what follows is of the next one. */
 static __always_inline void pass_edge(struct lock_wait *wait, struct task_struct *task, __u64 now)
 {
-	if (edge_ns && now > edge_ns)
+	if (is_below(known_or_never(edge_ns), now))
 		count_open_wait(wait, task);
 }
 
 /* A wait that is over at `now`, which may lie before the end of an interval or behind it. */
 static __always_inline void count_ended_wait(struct lock_wait *wait, struct task_struct *task, __u64 now)
 {
-	bool is_before_edge = edge_ns && now <= edge_ns;
+	__u64 is_before_edge = is_below(now, edge_ns + 1);
 
 	pass_edge(wait, task, now);
-	count_wait(wait, task, is_before_edge ? open_epoch : epoch, now, false);
+	count_wait(wait, task, epoch ^ ((open_epoch ^ epoch) & -is_before_edge), now, false);
 }
 
 #endif

@@ -130,7 +130,7 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 		kernel_waiter_leaves(&member->kernel, runnable);
 		if (config.futexes) {
 			event = runnable ? 0 : event_of(&member->backend, prev);
-			futex_switched_out(&member->futex, prev, preempt, state, event);
+			futex_switched_out(&member->futex, prev, runnable, state, event);
 			if (!runnable)
 				sleep_begins(member, prev, event, state);
 			pause_of_member(member, prev, runnable);

@@ -100,10 +100,8 @@ static __noinline int add_meanwhile(const struct pauses *pauses, __u64 *sums, __
 		const struct pause *pause = &pauses->past[i];
 		__u64 begin = larger_of(pause->begin_ns, known_from);
 		__u64 end = larger_of(smaller_of(pause->end_ns, now), begin);
-		/* 0 becomes 2^63, and so the end. */
-		__u64 woken = ((pause->woken_ns - 1) & ~(1ULL << 63)) + 1;
+		__u64 woken = larger_of(smaller_of(known_or_never(pause->woken_ns), end), begin);
 
-		woken = larger_of(smaller_of(woken, end), begin);
 		sums[pause->what & (MEANWHILE_ROOM - 1)] += woken - begin;
 		sums[MEANWHILE_RUN_QUEUE] += end - woken;
 		paused_ns += end - begin;

@@ -61,7 +61,7 @@ static __always_inline void sleep_for(struct member *member, struct task_struct 
 	__u64 now = bpf_ktime_get_ns();
 	struct lock_id lock;
 
-	if (window_end_ns && now >= window_end_ns)
+	if (has_ended(now))
 		return;
 	/* The kernel's own word on its locks comes first. */
 	if (!member->kernel.depth && event) {
@@ -117,7 +117,7 @@ static __always_inline void sleep_is_woken(void *ctx, struct member *member)
 	if (sleep->phase != FUTEX_BLOCKED)
 		return;
 	now = bpf_ktime_get_ns();
-	if (window_end_ns && now >= window_end_ns)
+	if (has_ended(now))
 		return;
 	sleep->phase = FUTEX_RUNNABLE;
 	sleep->runnable_ns = now;

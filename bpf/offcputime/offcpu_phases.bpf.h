@@ -49,7 +49,7 @@ struct member {
 	/* The end of the window after which it has run, where late events close nothing; and of its wait until then: */
 	__u64 ran_after_ns;
 	struct wait_call late_call;
-	/* Of the call that is its piece of work, where calls of a function are, 0: it is in none; and whose memory that lies in. */
+	/* Stack pointer of the call that is its piece of work, where calls of a function are, 0: it is in none; and whose memory that is. */
 	__u64 work_sp;
 	__u64 work_memory;
 	/* Counts the times that it has left its CPU, those where it is found to have been away, too. */
