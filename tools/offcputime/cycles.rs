@@ -11,6 +11,7 @@ use budget::Bounded;
 use host::task::comm_text;
 use profile::losses::Losses;
 
+use crate::offcputime::on_cpu::{OnCpu, Samples};
 use crate::offcputime::pieces::{Cycle, Pieces, Spot, Time};
 
 /// Most threads, and sums of waits by place and by how long their piece took.
@@ -110,6 +111,8 @@ pub(crate) struct Work {
     cut: HashMap<u32, u64>,
     /// Pieces of which waits were lost.
     broken: u64,
+    /// Samples that no piece has yet.
+    samples: Samples,
     /// Waits of threads, homes and places that found no room.
     homeless: u64,
 }
@@ -123,6 +126,7 @@ impl Default for Work {
             room: MOST_PARTS,
             cut: HashMap::new(),
             broken: 0,
+            samples: Samples::default(),
             homeless: 0,
         }
     }
@@ -171,14 +175,8 @@ impl Work {
         if let Some(home) = at.home {
             thread.has_come_home = true;
             // It was woken then.
-            let begun = Cycle {
-                begin_ns: told.end_ns.saturating_sub(told.runqueue_ns),
-                ns: 0,
-                tgid: at.spot.tgid,
-                tid: at.tid,
-                comm: Arc::clone(at.comm),
-                steps: Vec::new(),
-            };
+            let begin_ns = told.end_ns.saturating_sub(told.runqueue_ns);
+            let begun = Cycle::begin((at.spot.tgid, at.tid), Arc::clone(at.comm), begin_ns);
             done = thread.work.replace((home, begun));
             time.blocked_ns = 0;
         }
@@ -227,14 +225,7 @@ impl Work {
             cycle.take(spot, time);
         }
         if !mark.is_end {
-            let mut begun = Cycle {
-                begin_ns: mark.time_ns,
-                ns: 0,
-                tgid: mark.tgid,
-                tid: mark.tid,
-                comm: comm_text(&mark.comm),
-                steps: Vec::new(),
-            };
+            let mut begun = Cycle::begin(who, comm_text(&mark.comm), mark.time_ns);
             if let Some((_, spot, time)) = last {
                 begun.add(spot, time);
             }
@@ -252,7 +243,29 @@ impl Work {
         }
     }
 
-    fn finish_piece(&mut self, home: u32, cycle: Cycle) {
+    /// A sample of a thread; they come before the waits around them are added.
+    pub(crate) fn sample(&mut self, sample: OnCpu) {
+        self.samples.add(sample);
+    }
+
+    /// Looks whether there is no room for more samples, before waits are added.
+    pub(crate) fn is_full_of_samples(&self) -> bool {
+        self.samples.is_full()
+    }
+
+    /// All waits have been added that ended before then.
+    pub(crate) fn forget_samples(&mut self, until_ns: u64) {
+        let begun_ns = |thread: &(u32, u32)| {
+            let (_, cycle) = self.threads.get(thread)?.work.as_ref()?;
+            Some(cycle.begin_ns.min(until_ns))
+        };
+        self.samples.forget(until_ns, begun_ns);
+    }
+
+    fn finish_piece(&mut self, home: u32, mut cycle: Cycle) {
+        let thread = (cycle.tgid, cycle.tid);
+        let end_ns = cycle.begin_ns + cycle.ns;
+        cycle.samples = self.samples.take(thread, cycle.begin_ns, end_ns);
         if let Some((_, pieces)) = self.homes.get_mut(home as usize) {
             self.homeless += pieces.add(cycle, &mut self.room);
         }
@@ -283,7 +296,7 @@ impl Work {
             marked: None,
             cut: self.cut,
             broken: self.broken,
-            homeless: self.homeless + rows_full,
+            homeless: self.homeless + self.samples.homeless + rows_full,
         }
     }
 }

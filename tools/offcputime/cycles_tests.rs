@@ -5,6 +5,8 @@ use super::*;
 use hist::bucket;
 use host::waits::Wait;
 
+use crate::offcputime::on_cpu::Ran;
+
 const MS: u64 = 1_000_000;
 
 fn spot(user: u64) -> Spot {
@@ -268,4 +270,37 @@ fn a_wait_at_a_mark_is_in_the_piece_after_it() {
         let told: Vec<(u64, u64)> = told.map(|cycle| (cycle.ns / MS, steps(cycle))).collect();
         assert_eq!(told, [(10, 0), (5, 3)], "{is_overtaken}");
     }
+}
+
+#[test]
+fn a_piece_has_the_samples_that_were_taken_while_the_thread_was_at_it() {
+    let mut one = One::new();
+    for (ms, user) in [(5, 1), (25, 2), (26, 2), (35, 3), (45, 4), (95, 5)] {
+        let ran = Ran {
+            tgid: 1,
+            user,
+            kernel: 0,
+        };
+        let time_ns = ms * MS;
+        one.work.sample(OnCpu {
+            tid: 1,
+            time_ns,
+            ran,
+        });
+    }
+    one.wait(0, (10, 20), 0);
+    one.wait(0, (40, 50), 0);
+    // It is at work since.
+    one.work.forget_samples(90 * MS);
+    one.wait(0, (99, 100), 0);
+    let found = one.work.finish(0);
+    let lengths = &found.homes[0].1.lengths;
+    let samples = |ns: u64| {
+        let samples = lengths[&bucket(ns)].samples.iter();
+        samples
+            .map(|(ran, count)| (ran.user, *count))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(samples(20 * MS), [(2, 2), (3, 1)]);
+    assert_eq!(samples(49 * MS), [(5, 1)]);
 }

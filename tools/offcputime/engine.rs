@@ -26,6 +26,7 @@ use symbols::Origin;
 
 use crate::offcputime::args::Args;
 use crate::offcputime::harvest::{self, Harvest};
+use crate::offcputime::on_cpu::OnCpu;
 use crate::offcputime::open::{self, Open};
 use crate::offcputime::quota;
 use crate::offcputime::report;
@@ -160,6 +161,14 @@ impl Offcputime<'_> {
         let is_choice = !self.args.targets.are_all();
         harvest.quotas = quota::used_up(&self.quotas, &harvest.rows, is_choice);
         Ok(harvest)
+    }
+
+    /// Tells where threads ran, by samples of another engine: pieces of work have them. Those that were taken before waits come before those
+    /// are taken in, or right after.
+    pub(crate) fn add_samples(&mut self, samples: impl Iterator<Item = OnCpu>) {
+        if let Some(told) = &mut self.told {
+            told.add_samples(samples);
+        }
     }
 
     /// Its unwind tables, for other engines.

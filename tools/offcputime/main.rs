@@ -24,6 +24,7 @@ mod idle;
 mod losses;
 pub(crate) mod marks;
 mod next;
+pub(crate) mod on_cpu;
 mod open;
 pub(crate) mod pieces;
 mod quota;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hist::{Histogram, bucket};
 use host::waits::Wait;
 
+use crate::offcputime::on_cpu::Ran;
 use crate::offcputime::row::Row;
 
 /// Most places of one piece that are told apart.
@@ -79,9 +80,24 @@ pub(crate) struct Cycle {
     pub(crate) comm: Arc<str>,
     /// Waits by place, in the order in which they were first met.
     pub(crate) steps: Vec<(Spot, Time)>,
+    /// Samples by place, once it is over.
+    pub(crate) samples: Vec<(Ran, u64)>,
 }
 
 impl Cycle {
+    /// One that begins.
+    pub(super) fn begin((tgid, tid): (u32, u32), comm: Arc<str>, begin_ns: u64) -> Self {
+        Self {
+            begin_ns,
+            ns: 0,
+            tgid,
+            tid,
+            comm,
+            steps: Vec::new(),
+            samples: Vec::new(),
+        }
+    }
+
     /// Adds a wait; `false`: it was in too many places.
     pub(super) fn add(&mut self, spot: Spot, time: Time) -> bool {
         // Those that come again were met lately.
@@ -108,6 +124,8 @@ pub(crate) struct Length {
     pub(crate) count: u64,
     pub(crate) ns: u64,
     pub(crate) waits: BTreeMap<Spot, Time>,
+    /// Samples by place.
+    pub(crate) samples: BTreeMap<Ran, u64>,
 }
 
 /// All pieces of one home.
@@ -138,6 +156,16 @@ impl Pieces {
                 None => homeless += 1,
             }
         }
+        for (ran, count) in &cycle.samples {
+            match length.samples.get_mut(ran) {
+                Some(sum) => *sum += count,
+                None if *left > 0 => {
+                    *left -= 1;
+                    length.samples.insert(*ran, *count);
+                }
+                None => homeless += 1,
+            }
+        }
         self.keep(cycle);
         homeless
     }
@@ -160,6 +188,9 @@ impl Pieces {
             length.ns = length.ns.saturating_add(other.ns);
             for (spot, time) in &other.waits {
                 length.waits.entry(*spot).or_default().add(*time);
+            }
+            for (ran, count) in &other.samples {
+                *length.samples.entry(*ran).or_default() += count;
             }
         }
         for cycle in &others.longest {

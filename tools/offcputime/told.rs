@@ -17,6 +17,7 @@ use crate::offcputime::cycles::{Found, Home, MARKED, Mark, Told, Where, Work};
 use crate::offcputime::gil;
 use crate::offcputime::idle;
 use crate::offcputime::marks::Marks;
+use crate::offcputime::on_cpu::OnCpu;
 use crate::offcputime::open::KnownStacks;
 use crate::offcputime::pieces::{Spot, spot};
 use crate::offcputime::quota;
@@ -47,6 +48,16 @@ enum Event {
     Mark(Box<Mark>),
     /// A window's begin and end.
     Window(u64, u64),
+}
+
+impl Event {
+    fn time_ns(&self) -> u64 {
+        match self {
+            Self::Wait(told) => told.end_ns,
+            Self::Mark(mark) => mark.time_ns,
+            Self::Window(_, end_ns) => *end_ns,
+        }
+    }
 }
 
 /// The same place of one thread.
@@ -88,6 +99,10 @@ impl Waits {
 
     /// Takes in what has come. `known`: stacks of waits that were under way when the window opened.
     pub(crate) fn absorb(&mut self, known: &KnownStacks, stacks: &mut StackTable) {
+        // By now the samples have been added that were taken between the waits that are kept.
+        if self.kept.len() >= MOST_KEPT || self.work.is_full_of_samples() {
+            self.judge(stacks);
+        }
         for record in self.ring.take() {
             match record {
                 Record::Row(row) => {
@@ -99,9 +114,11 @@ impl Waits {
                 Record::Mark(mark) => self.kept.push(Event::Mark(Box::new(mark_of(&mark)))),
             }
         }
-        if self.kept.len() >= MOST_KEPT {
-            self.judge(stacks);
-        }
+    }
+
+    /// Adds samples of threads on CPUs, at least those that were taken before the waits that have been taken in.
+    pub(crate) fn add_samples(&mut self, samples: impl Iterator<Item = OnCpu>) {
+        samples.for_each(|sample| self.work.sample(sample));
     }
 
     fn keep(&mut self, wait: &told_wait) {
@@ -198,6 +215,7 @@ impl Waits {
     fn judge(&mut self, stacks: &mut StackTable) {
         let homes = self.homes(stacks);
         let mut kept = std::mem::take(&mut self.kept);
+        let until_ns = kept.iter().map(Event::time_ns).max();
         for event in kept.drain(..) {
             match event {
                 Event::Window(start_ns, end_ns) => self.work.cut(start_ns, end_ns),
@@ -214,6 +232,7 @@ impl Waits {
                 }
             }
         }
+        self.work.forget_samples(until_ns.unwrap_or(0));
         // Its room is for the next ones.
         self.kept = kept;
     }

@@ -94,9 +94,13 @@ pub struct Args {
     #[arg(long, help_heading = "Stacks")]
     pub(crate) threads: bool,
 
-    /// The times of samples are wanted, too.
+    /// The times of samples are wanted, too, by process.
     #[arg(skip)]
     pub(crate) moments: bool,
+
+    /// Each sample is wanted with its time and its thread.
+    #[arg(skip)]
+    pub(crate) singles: bool,
 
     #[command(flatten)]
     pub(crate) budget: Budget,
@@ -131,7 +135,9 @@ impl Args {
     /// Tells if somebody wants the time of each sample.
     pub(crate) fn keeps_moments(&self) -> bool {
         let mut files = self.stacks.output.iter();
-        self.moments || files.any(|file| file.format == Format::File(FileFormat::Perf))
+        self.moments
+            || self.singles
+            || files.any(|file| file.format == Format::File(FileFormat::Perf))
     }
 
     /// How often the event is sampled.

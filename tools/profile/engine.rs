@@ -25,7 +25,7 @@ use crate::profile::attach::{self, Attached};
 use crate::profile::busy;
 use crate::profile::event::Event;
 use crate::profile::harvest::{self, Harvest, Idle};
-use crate::profile::moments::Moments;
+use crate::profile::moments::{Moments, Single};
 use crate::profile::quota;
 use crate::profile::report;
 use crate::profile::sampled::Sums;
@@ -74,14 +74,12 @@ impl Sampled for Args {
         })?;
         let tables = bpf::unwind_maps!(skel);
         let how = self.stacks.setup(tables, self.origin());
-        let mut moments = Moments::open(self.keeps_moments(), &skel)?;
-        moments.are_counted = self.moments;
         let (tgids, tids) = (&skel.maps.target_tgids, &skel.maps.target_tids);
         setup.targets.fill(tgids, tids)?;
         Ok(Profiling {
             args: self,
             stacks: setup.stacks(how, &skel.maps.stack_ring)?,
-            moments,
+            moments: Moments::open(self, &skel)?,
             attached: Attached::new(self, &skel)?,
             skel,
             meter: setup.meter,
@@ -129,6 +127,11 @@ impl Profiling<'_> {
     /// are kept, and instead of them.
     pub(crate) fn sampled(&mut self, end_ns: u64) -> HashMap<u32, u64> {
         self.moments.count_until(end_ns)
+    }
+
+    /// Samples that have come and that no earlier call has taken; only where single ones are wanted, and nobody else keeps them.
+    pub(crate) fn singles(&mut self) -> Vec<Single> {
+        self.moments.take_singles()
     }
 
     /// Single samples in the order of their times, where a file is to have them; after [`Self::harvest`].

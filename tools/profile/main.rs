@@ -6,6 +6,7 @@ use std::process::ExitCode;
 pub use args::Args;
 pub use engine::Profiling;
 pub use harvest::{Estimates, Harvest, Row, Totals};
+pub(crate) use moments::Single;
 
 mod answer;
 mod args;

@@ -13,6 +13,7 @@ use profile::losses::Losses;
 use profile::model::Task;
 use profile::write::Moment;
 
+use crate::profile::args::Args;
 use crate::profile::harvest::Row;
 
 /// Most that are kept, of 32 bytes each: what 2 CPUs make in eleven hours at 99 Hz.
@@ -20,6 +21,30 @@ const MOST: usize = 8 << 20;
 
 /// What tells rows apart: process, thread, name, kernel stack, user stack.
 type Key = (u32, u32, [u8; 16], u64, u64);
+
+/// A sample of a thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Single {
+    /// `CLOCK_MONOTONIC`.
+    pub(crate) time_ns: u64,
+    pub(crate) tgid: u32,
+    pub(crate) tid: u32,
+    /// Stacks' ids, as [`Row`] has them.
+    pub(crate) user: u64,
+    pub(crate) kernel: u64,
+}
+
+impl From<&moment> for Single {
+    fn from(moment: &moment) -> Self {
+        Self {
+            time_ns: moment.time_ns,
+            tgid: moment.key.tgid,
+            tid: moment.tid,
+            user: moment.key.user_stack,
+            kernel: moment.key.kernel_stack,
+        }
+    }
+}
 
 /// Samples in the order of their times, each with the row that it is of.
 #[derive(Default)]
@@ -29,19 +54,23 @@ pub(crate) struct Moments {
     pub(crate) rows: Vec<Row>,
     pub(crate) all: Vec<Moment>,
     /// Samples are counted by [`Self::count_until`], and not kept.
-    pub(crate) are_counted: bool,
+    are_counted: bool,
     /// Times and processes of those that are not counted yet.
     later: Vec<(u64, u32)>,
+    /// The same is true of samples that are given away by [`Self::take_singles`], if they are.
+    singles: Option<Vec<Single>>,
     too_many: u64,
     random: u64,
 }
 
 impl Moments {
-    /// `wanted`: what the BPF side was told.
-    pub(crate) fn open(wanted: bool, skel: &ProfileSkel<'_>) -> Result<Self> {
+    pub(crate) fn open(args: &Args, skel: &ProfileSkel<'_>) -> Result<Self> {
+        let wanted = args.keeps_moments();
         let arrivals = wanted.then(|| Arrivals::open(&skel.maps.moments));
         Ok(Self {
             arrivals: arrivals.transpose()?,
+            are_counted: args.moments,
+            singles: args.singles.then(Vec::new),
             ..Self::default()
         })
     }
@@ -55,10 +84,15 @@ impl Moments {
     pub(crate) fn absorb_weighted(&mut self, weight: f64) {
         let arrived = self.arrivals.as_ref().map(Arrivals::take);
         let arrived = arrived.unwrap_or_default();
+        if let Some(singles) = &mut self.singles {
+            singles.extend(arrived.iter().map(Single::from));
+        }
         if self.are_counted {
-            let arrived = arrived.into_iter();
+            let times = arrived.iter();
             self.later
-                .extend(arrived.map(|moment| (moment.time_ns, moment.key.tgid)));
+                .extend(times.map(|moment| (moment.time_ns, moment.key.tgid)));
+        }
+        if self.are_counted || self.singles.is_some() {
             return;
         }
         for moment in arrived {
@@ -87,6 +121,15 @@ impl Moments {
             *counts.entry(tgid).or_default() += 1;
         }
         counts
+    }
+
+    /// Those that have come and that no earlier call has taken.
+    pub(crate) fn take_singles(&mut self) -> Vec<Single> {
+        self.absorb();
+        self.singles
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
     }
 
     fn row(&mut self, moment: &moment) -> usize {

@@ -164,6 +164,7 @@ impl Parts {
         parts.waits.cycles = args.slowest.is_some();
         parts.waits.marks = args.marks();
         parts.cpu.moments = args.has_timeline();
+        parts.cpu.singles = args.slowest.is_some();
         parts.queue.by_victim = args.chooses();
         Ok(parts)
     }

@@ -12,6 +12,7 @@ use crate::offcputime::cycles::Found;
 use crate::offcputime::pieces::{Cycle, Pieces, Spot, Time, spot};
 use crate::why::drafts::{self, Drafts};
 use crate::why::kinds::{At, ON_CPU, Program, RUN_QUEUE};
+use crate::why::ran::{self, Functions};
 
 /// Pieces of work that have something in common.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,7 +96,7 @@ impl Cycles {
     }
 
     pub(crate) fn of(
-        (found, percent): (&Found, f64),
+        (found, percent, functions): (&Found, f64, &Functions),
         (waits, drafts): (&drafts::Found<'_>, &Drafts),
     ) -> Self {
         let looked_ns = waits.window.ns() as f64 * waits.looked.unwrap_or(1.0);
@@ -129,7 +130,7 @@ impl Cycles {
             are_in_windows: waits.looked.is_some(),
         };
         if let Some((_, (pieces, _))) = homes.first() {
-            cycles.compare(pieces, &Places::of(waits, drafts));
+            cycles.compare(pieces, &Places::of(waits, drafts, functions));
         }
         cycles.homes = homes.into_iter().map(home).collect();
         cycles
@@ -137,10 +138,11 @@ impl Cycles {
 
     /// Compares the slowest with the others. Those of one bucket took about the same time: where some of them are the slowest, each is
     /// in part.
-    fn compare(&mut self, pieces: &Pieces, places: &Places) {
+    fn compare(&mut self, pieces: &Pieces, places: &Places<'_>) {
         let count = pieces.histogram.count() as f64;
         let mut left = (count * self.percent / 100.0).ceil();
         let mut sums: HashMap<At, [f64; 2]> = HashMap::new();
+        let mut samples: HashMap<At, [f64; 2]> = HashMap::new();
         for length in pieces.lengths.values().rev() {
             let of_slow = (left / length.count as f64).clamp(0.0, 1.0);
             left -= of_slow * length.count as f64;
@@ -154,7 +156,14 @@ impl Cycles {
                     *sum += share * ns as f64;
                 }
             }
+            for (ran, count) in &length.samples {
+                let sum = samples.entry(places.functions.at(ran)).or_default();
+                for (sum, share) in sum.iter_mut().zip(shares) {
+                    *sum += share * *count as f64;
+                }
+            }
         }
+        ran::divide(&mut sums, &samples);
         self.exemplars = pieces
             .longest
             .iter()
@@ -186,10 +195,16 @@ fn home(((program, kind, place), (pieces, mut tgids)): (Name, (Pieces, Vec<u32>)
     }
 }
 
-fn exemplar(cycle: &Cycle, places: &Places) -> Exemplar {
+fn exemplar(cycle: &Cycle, places: &Places<'_>) -> Exemplar {
     let steps = cycle.steps.iter().map(|(spot, time)| (spot, time));
-    let parts = places.parts(cycle.ns, steps);
+    let mut parts = places.parts(cycle.ns, steps);
+    let cpu_ns = parts.remove(&At::of(ON_CPU));
     let mut parts: Vec<(At, u64)> = parts.into_iter().collect();
+    parts.extend(
+        cpu_ns
+            .into_iter()
+            .flat_map(|ns| places.functions.divide(ns, &cycle.samples)),
+    );
     parts.rank_by_key(|(at, ns)| (Reverse(*ns), at.clone()));
     Exemplar {
         begin_ns: cycle.begin_ns,
@@ -200,9 +215,10 @@ fn exemplar(cycle: &Cycle, places: &Places) -> Exemplar {
     }
 }
 
-/// Lines of the table by the place that threads wait in.
-struct Places {
+/// Lines of the table by the place that threads wait in, or run in.
+struct Places<'a> {
     all: HashMap<Spot, Place>,
+    functions: &'a Functions,
 }
 
 #[derive(Default)]
@@ -213,8 +229,8 @@ struct Place {
     lines: Vec<(At, u64)>,
 }
 
-impl Places {
-    fn of(found: &drafts::Found<'_>, drafts: &Drafts) -> Self {
+impl<'a> Places<'a> {
+    fn of(found: &drafts::Found<'_>, drafts: &Drafts, functions: &'a Functions) -> Self {
         let mut all: HashMap<Spot, Place> = HashMap::new();
         for (row, sample) in found.waits.rows.iter().zip(&found.off.samples) {
             let place = all.entry(spot(row)).or_default();
@@ -227,14 +243,14 @@ impl Places {
                 }
             }
         }
-        Self { all }
+        Self { all, functions }
     }
 
     /// Time of a piece of work, or of several, that took `ns` together, by line; what is no wait is on a CPU.
-    fn parts<'a>(
+    fn parts<'b>(
         &self,
         ns: u64,
-        waits: impl Iterator<Item = (&'a Spot, &'a Time)>,
+        waits: impl Iterator<Item = (&'b Spot, &'b Time)>,
     ) -> HashMap<At, u64> {
         let mut parts: HashMap<At, u64> = HashMap::new();
         let mut cpu_ns = ns;

@@ -6,6 +6,7 @@ use profile::text::columns;
 
 use super::*;
 use crate::offcputime::cycles::MARKED;
+use crate::offcputime::on_cpu::Ran;
 use crate::why::{cycles_json, cycles_text};
 
 const MS: u64 = 1_000_000;
@@ -14,6 +15,15 @@ fn spot(user: u64) -> Spot {
     Spot {
         tgid: 7,
         wait: Wait::default().into(),
+        user,
+        kernel: 0,
+    }
+}
+
+/// The place where a cycle runs that waits with the same stack.
+fn ran(user: u64) -> Ran {
+    Ran {
+        tgid: 7,
         user,
         kernel: 0,
     }
@@ -33,13 +43,14 @@ fn add(pieces: &mut Pieces, number: u64, ms: u64, (user, blocked_ms): (u64, u64)
             tid: 8,
             comm: "worker\u{1b}[31m".into(),
             steps: vec![(spot(user), time)],
+            samples: vec![(ran(user), 4)],
         };
         assert_eq!(pieces.add(cycle, &mut usize::MAX.clone()), 0);
     }
 }
 
 /// Waits with stack 1 are for two locks, one of which has three quarters; others are in a place of a long name.
-fn places() -> Places {
+fn places(functions: &Functions) -> Places<'_> {
     let at = |place: &str, lock: Option<&str>| At {
         kind: "futex",
         place: Some(place.into()),
@@ -53,6 +64,7 @@ fn places() -> Places {
     let other = vec![(at(&"long_name_".repeat(50), None), MS)];
     Places {
         all: HashMap::from([(spot(1), of(lines)), (spot(2), of(other))]),
+        functions,
     }
 }
 
@@ -72,7 +84,8 @@ fn cycles(percent: f64) -> Cycles {
         looked_ns: 1_000 * MS,
         are_in_windows: true,
     };
-    cycles.compare(&pieces, &places());
+    let functions = Functions::from([(ran(2), "parse")]);
+    cycles.compare(&pieces, &places(&functions));
     let name = (
         "application".into(),
         "epoll",
@@ -90,6 +103,14 @@ fn means(cycles: &Cycles, kind: &str, lock: Option<&str>) -> [u64; 2] {
     [slow.mean_ns(part.slow_ns), rest.mean_ns(part.rest_ns)].map(|ns| ns / 1_000)
 }
 
+/// The same on CPUs, in a function.
+fn on_cpu(cycles: &Cycles, function: Option<&str>) -> Option<[u64; 2]> {
+    let is_it = |part: &&Part| part.at.kind == ON_CPU && part.at.place.as_deref() == function;
+    let part = cycles.parts.iter().find(is_it)?;
+    let (slow, rest) = (cycles.slow, cycles.rest);
+    Some([slow.mean_ns(part.slow_ns), rest.mean_ns(part.rest_ns)].map(|ns| ns / 1_000))
+}
+
 #[test]
 fn cycles_of_about_one_length_are_the_slowest_in_part() {
     let half = cycles(1.0);
@@ -98,7 +119,9 @@ fn cycles_of_about_one_length_are_the_slowest_in_part() {
     // One of the two is among the others.
     assert_eq!(means(&half, "futex", Some("a")), [27_000, 272]);
     assert_eq!(means(&half, "futex", Some("b")), [9_000, 90]);
-    assert_eq!(means(&half, "on-cpu", None), [4_000, 1_030]);
+    // Four samples are too few for the one of them.
+    assert_eq!(on_cpu(&half, None), Some([4_000, 10]));
+    assert_eq!(on_cpu(&half, Some("parse")), Some([0, 1_019]));
     assert_eq!(means(&half, "futex", None), [0, 989]);
 
     let both = cycles(2.0);

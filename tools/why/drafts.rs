@@ -21,6 +21,7 @@ use crate::why::disks::{self, FOR_DISKS, Requests};
 use crate::why::kinds::At;
 use crate::why::line::{Blame, Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
 use crate::why::locks::{Place, Split};
+use crate::why::ran::Functions;
 
 /// Findings of the engines in one window.
 pub(crate) struct Found<'a> {
@@ -34,8 +35,8 @@ pub(crate) struct Found<'a> {
     pub(crate) disks: Option<&'a Requests>,
     /// Locks, where those were looked at, and by how much their time is to be multiplied: it is of a part of the window.
     pub(crate) locks: Option<(&'a [Contended], f64)>,
-    /// Pieces of work, and the share of them that are the slowest, in percent, if they were asked for.
-    pub(crate) cycles: Option<(&'a cycles::Found, f64)>,
+    /// Pieces of work, the share of them that are the slowest, in percent, and the functions that they ran in, if they were asked for.
+    pub(crate) cycles: Option<(&'a cycles::Found, f64, &'a Functions)>,
     /// Neighbours.
     pub(crate) queue: &'a Interval,
     /// Begin and end.

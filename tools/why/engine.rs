@@ -15,6 +15,7 @@ use session::{Options, Setup, Tool};
 
 use crate::biolatency::Biolatency;
 use crate::lockstat::Lockstat;
+use crate::offcputime::on_cpu::OnCpu;
 use crate::offcputime::{Harvest, Offcputime};
 use crate::profile::Profiling;
 use crate::runqlat::Runqlat;
@@ -25,6 +26,7 @@ use crate::why::chosen::Chosen;
 use crate::why::disks::Disks;
 use crate::why::drafts::Found;
 use crate::why::locks::Locks;
+use crate::why::ran::Functions;
 use crate::why::timeline::{Moment, Timeline};
 use crate::why::{report, wall};
 
@@ -94,6 +96,14 @@ impl Why<'_> {
     fn end_moment(&mut self) {
         if let Some(timeline) = &mut self.timeline {
             timeline.add(|end_ns| self.cpu.sampled(end_ns));
+        }
+    }
+
+    /// Tells the engine of waits, which knows pieces of work, where threads ran.
+    fn tell_samples(&mut self) {
+        if self.args.slowest.is_some() {
+            let samples = self.cpu.singles().into_iter();
+            self.waits.add_samples(samples.map(OnCpu::from));
         }
     }
 
@@ -169,6 +179,7 @@ impl Together for Why<'_> {
         if can_afford_more && self.timeline.as_ref().is_some_and(is_due) {
             self.end_moment();
         }
+        self.tell_samples();
         Ok(())
     }
 
@@ -178,12 +189,14 @@ impl Together for Why<'_> {
 
     fn report(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<()> {
         self.end_moment();
+        self.tell_samples();
         let waits = self.waits.harvest(sampler, window)?;
         let mut queue = self.queue.harvest(window)?;
         let cpu = self.cpu.harvest(sampler, window)?;
         let disks = self.disks.as_mut().map(Beside::seen).transpose()?;
         let locks = self.locks.as_mut().map(Beside::seen).transpose()?;
         let mut on = self.cpu.profile(&cpu);
+        let functions = Functions::of(&cpu.rows, &on);
         let whole = waits.accounting;
         let (waits, off, chosen) = self.choose(waits, window);
         if let Some(Chosen { tgids, .. }) = &chosen {
@@ -203,7 +216,7 @@ impl Together for Why<'_> {
             cycles: self
                 .args
                 .slowest
-                .and_then(|percent| Some((waits.cycles.as_ref()?, percent))),
+                .and_then(|percent| Some((waits.cycles.as_ref()?, percent, &functions))),
             window,
             looked: (!sampler.is_exact()).then(|| sampler.share(window.end_ns)),
         });

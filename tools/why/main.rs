@@ -24,6 +24,7 @@ mod lock;
 mod locks;
 mod next;
 mod page;
+mod ran;
 mod remarks;
 mod report;
 mod sentences;

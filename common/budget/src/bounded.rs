@@ -26,6 +26,11 @@ impl<K: Eq + Hash, V> Bounded<K, V> {
         Some(self.entries.entry(key).or_insert_with(make))
     }
 
+    /// What is there under `key`.
+    pub fn get(&self, key: &K) -> Option<&V> {
+        self.entries.get(key)
+    }
+
     /// What is there.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.entries.values_mut()

@@ -1,6 +1,6 @@
-//! A server and its client: requests come through a pipe, one at a time. Some are slow, for the server sleeps or waits for a lock. Of
-//! each it says how long it took by the clock, from the client's word on, and from when the server had it, until the server was about to
-//! wait again; and how much of that it slept and waited.
+//! A server and its client: requests come through a pipe, one at a time. Some are slow, for the server sleeps, waits for a lock or
+//! computes. Of each it says how long it took by the clock, from the client's word on, and from when the server had it, until the server
+//! was about to wait again; and how much of that it slept and waited.
 
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::AsRawFd;
@@ -16,12 +16,13 @@ use usekit_workloads::{clock, countdown, task};
 
 const USAGE: &str = "requests [--number N]";
 
-/// CPU time of each request, ns.
+/// CPU time of each request, and of one in fifty in another function, ns.
 const COMPUTE_NS: u64 = 1_000_000;
+const SCAN_NS: u64 = 20_000_000;
 /// Sleep of one in ten.
 const NAP_EACH: u64 = 10;
 const NAP_NS: u64 = 3_000_000;
-/// The lock is held for so long before one in fifty.
+/// The lock is held for so long before one in fifty, which then computes for long.
 const HELD_EACH: u64 = 50;
 const HOLD_NS: u64 = 40_000_000;
 
@@ -104,6 +105,14 @@ fn compute() {
 }
 
 #[inline(never)]
+fn scan() {
+    let begin_ns = clock::thread_cpu_ns();
+    while clock::thread_cpu_ns() - begin_ns < SCAN_NS {
+        countdown!(20_000);
+    }
+}
+
+#[inline(never)]
 fn nap() -> u64 {
     let begin_ns = clock::mono_ns();
     clock::sleep_ns(NAP_NS);
@@ -139,6 +148,7 @@ fn serve(requests: &PipeReader, answers: &mut PipeWriter, lock: &Lock) {
         }
         if number.is_multiple_of(HELD_EACH) {
             log.lock_ns = take_the_lock(lock);
+            scan();
         }
     }
 }
