@@ -9,6 +9,7 @@
 #include "compat.bpf.h"
 #include "members.bpf.h"
 #include "queue_clock.bpf.h"
+#include "queue_losses.bpf.h"
 #include "waits.bpf.h"
 
 /* It waited when the window closed, and user space has not come yet to ask. */
@@ -16,9 +17,10 @@ static __always_inline void outlast_window(struct task_struct *next)
 {
 	struct member *member = member_of(next);
 
-	if (!member || !member->runnable_ns)
+	if (!member)
 		return;
-	if (member->runnable_ns < window_end_ns && member->switches == switches_of(next))
+	drop_stale_wait(member, next);
+	if (member->runnable_ns && member->runnable_ns < window_end_ns)
 		member->outlasted_ns = window_end_ns - member->runnable_ns;
 	member->runnable_ns = 0;
 }
@@ -57,6 +59,7 @@ int list_waiting(struct bpf_iter__task *ctx)
 	member = member_of(task);
 	if (!member)
 		return 0;
+	count_unseen_end(member, task);
 	open.wait_ns = member->outlasted_ns;
 	if (!open.wait_ns)
 		open.wait_ns = waits_since(member, task, !in_windows && is_late(now) ? window_end_ns : now);

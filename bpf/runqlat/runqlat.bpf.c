@@ -50,6 +50,7 @@ struct group_id {
 #include "culprits.bpf.h"
 #include "gone.bpf.h"
 #include "queue_clock.bpf.h"
+#include "queue_losses.bpf.h"
 #include "queue_open.bpf.h"
 #include "quotas.bpf.h"
 #include "switches.bpf.h"
@@ -74,15 +75,6 @@ struct runqlat_config {
 };
 
 const volatile struct runqlat_config config = {};
-
-struct runqlat_losses {
-	__u64 slow_ring_full;
-	__u64 negative;
-	/* Waits whose end was hidden. */
-	__u64 unseen;
-};
-
-struct runqlat_losses losses = {};
 
 struct runqlat_totals {
 	__u64 wakeups;
@@ -188,20 +180,9 @@ static __always_inline void send_slow_wait(struct member *member, struct task_st
 	bpf_ringbuf_submit(slow, 0);
 }
 
-/* Forgets a wait that is over without our having seen it end. */
-static __always_inline void drop_stale_wait(struct member *member, struct task_struct *task, __u64 now)
-{
-	if (!member->runnable_ns || member->switches == switches_of(task))
-		return;
-	/* What began beside a window may have ended there, and what began in it after it. */
-	if (member->runnable_ns >= window_start_ns && in_window(now))
-		__sync_fetch_and_add(&losses.unseen, 1);
-	member->runnable_ns = 0;
-}
-
 static __always_inline void member_left(struct member *member, struct task_struct *task)
 {
-	drop_stale_wait(member, task, bpf_ktime_get_ns());
+	drop_stale_wait(member, task);
 }
 
 static __always_inline void begin_wait(struct member *member, struct task_struct *task, enum wait_cause cause,
@@ -225,7 +206,7 @@ static __always_inline void made_runnable(struct task_struct *task)
 		return;
 	}
 	now = bpf_ktime_get_ns();
-	drop_stale_wait(member, task, now);
+	drop_stale_wait(member, task);
 	/* Wakeups also reach tasks on a CPU, and tasks preempted half-way to sleep, which are waiting already. */
 	if (member->runnable_ns || is_on_cpu(task))
 		return;
@@ -252,7 +233,7 @@ static __always_inline void end_wait(struct cpu_history *cpu, struct task_struct
 
 	if (!member)
 		return;
-	drop_stale_wait(member, next, now);
+	drop_stale_wait(member, next);
 	since = member->runnable_ns;
 	member->runnable_ns = 0;
 	if (!in_window(now))
@@ -294,12 +275,21 @@ static __always_inline void leave_cpu(struct task_struct *task, bool runnable, _
 	member = member_of(task);
 	if (!member)
 		return;
-	drop_stale_wait(member, task, now);
+	drop_stale_wait(member, task);
 	if (runnable)
 		begin_wait(member, task, CAUSE_PREEMPTED, now);
 	else
 		/* The last that is seen of a group may be its end. */
 		note_quotas(task, false);
+}
+
+/* It will not be there when user space comes. */
+static __always_inline void dies_late(struct task_struct *task, __u32 state)
+{
+	struct member *member = state & TASK_DEAD ? member_of(task) : NULL;
+
+	if (member)
+		drop_stale_wait(member, task);
 }
 
 static __always_inline void task_switched(bool preempt, struct task_struct *prev, struct task_struct *next,
@@ -314,8 +304,10 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 	if (!sums || !cpu)
 		return;
 	if (!is_followed(now)) {
-		if (is_late(now))
+		if (is_late(now)) {
 			outlast_window(next);
+			dies_late(prev, state);
+		}
 		return;
 	}
 	if (in_window(now)) {

@@ -196,7 +196,7 @@ fn assert_window(machine: &Machine, window: Range<u64>, seed: u64) {
         let (hidden, seen): (Vec<&Span>, Vec<&Span>) =
             began.into_iter().partition(|span| span.is_hidden);
         let is_over = |span: &&Span| span.pair.early.end_at_most_ns < window.end;
-        unseen += hidden.into_iter().filter(is_over).count() as u64;
+        unseen += hidden.len() as u64;
         let (over, open): (Vec<&Span>, Vec<&Span>) = seen.into_iter().partition(is_over);
         let lengths: Vec<u64> = over.into_iter().map(length_ns).collect();
         assert_counted(machine, life.tid, &lengths, seed);
