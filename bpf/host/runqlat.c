@@ -195,6 +195,14 @@ __u64 host_waiting(struct task_struct *task)
 	return open ? open->wait_ns : 0;
 }
 
+/* The window has ended. */
+void host_ask_sleeper(struct task_struct *task)
+{
+	struct bpf_iter__task context = { .task = task };
+
+	ask_sleepers(&context);
+}
+
 /* It was ready before anything was seen of it, and has not run since. */
 __u32 host_never_ran(struct task_struct *task)
 {

@@ -183,7 +183,7 @@ static __always_inline int step_of_frame_pointers(struct stack_scratch *scratch)
 	return step_by_frame_pointer(at);
 }
 
-/* The same for processes without tables. */
+/* Steps by frame pointers alone, for processes without tables. */
 __noinline int unwind_frame_pointers(__u32 slot)
 {
 	struct stack_scratch *scratch = bpf_map_lookup_elem(&stack_scratches, &slot);

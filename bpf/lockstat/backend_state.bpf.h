@@ -50,7 +50,7 @@ struct backend {
 	/* The memory that this is true of: an exec makes another program of a process. */
 	__u64 mm;
 	__u32 server;
-	/* What it had announced when that was read last; 0: nothing. */
+	/* The event that it had announced when that was read last; 0: none. */
 	__u32 event;
 };
 

@@ -13,16 +13,53 @@
 #include "waits.bpf.h"
 
 /* It waited when the window closed, and user space has not come yet to ask. */
-static __always_inline void outlast_window(struct task_struct *next)
+static __always_inline void outlast_window(struct task_struct *next, __u64 now)
 {
 	struct member *member = member_of(next);
 
 	if (!member)
 		return;
-	drop_stale_wait(member, next);
+	drop_stale_wait(member, next, now);
 	if (member->runnable_ns && member->runnable_ns < window_end_ns)
 		member->outlasted_ns = window_end_ns - member->runnable_ns;
 	member->runnable_ns = 0;
+}
+
+/* A task that was preempted within this time may still be on its CPU. */
+#define JUST_PREEMPTED_NS 1000000
+
+/* A wait of the window is over, and nobody saw its end. Switches are counted first: a wait that begins meanwhile knows of more. */
+static __always_inline bool has_unseen_end(const struct member *member, struct task_struct *task, __u64 now)
+{
+	__u64 switches = *(volatile __u64 *)&task->nvcsw + *(volatile __u64 *)&task->nivcsw, begun;
+	bool runs = is_on_cpu(task);
+
+	barrier();
+	begun = *(volatile __u64 *)&member->runnable_ns;
+	if (!begun || !in_window(begun))
+		return false;
+	if (member->switches < switches)
+		return true;
+	return runs && member->switches == switches && (has_ended(now) || now - begun > JUST_PREEMPTED_NS);
+}
+
+/* Run when a window has ended, and while switches are seen: a task that sleeps since a wait is asked what it has missed when it wakes, which
+ * may be never.
+ */
+SEC("iter/task")
+int ask_sleepers(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct member *member;
+
+	if (!task)
+		return 0;
+	member = member_of(task);
+	if (!member || !has_unseen_end(member, task, bpf_ktime_get_ns()))
+		return 0;
+	member->runnable_ns = 0;
+	count_unseen(member);
+	return 0;
 }
 
 /* A target that waits when the window closes. */
@@ -59,7 +96,6 @@ int list_waiting(struct bpf_iter__task *ctx)
 	member = member_of(task);
 	if (!member)
 		return 0;
-	count_unseen_end(member, task);
 	open.wait_ns = member->outlasted_ns;
 	if (!open.wait_ns)
 		open.wait_ns = waits_since(member, task, !in_windows && is_late(now) ? window_end_ns : now);

@@ -50,31 +50,11 @@ struct group_id {
 #include "culprits.bpf.h"
 #include "gone.bpf.h"
 #include "queue_clock.bpf.h"
+#include "queue_config.bpf.h"
 #include "queue_losses.bpf.h"
 #include "queue_open.bpf.h"
 #include "quotas.bpf.h"
 #include "switches.bpf.h"
-
-enum group_by {
-	BY_MACHINE = 0,
-	BY_PROCESS,
-	BY_THREAD,
-	BY_CPU,
-	BY_CGROUP,
-};
-
-struct runqlat_config {
-	enum group_by group_by;
-	/* Bits of 1 << enum wait_cause. */
-	__u32 causes;
-	/* Waits at least this long are sent one by one; 0: none. */
-	__u64 slower_ns;
-	/* Each process that waited is told apart: whom it waited behind. */
-	__u32 by_victim;
-	__u32 pad;
-};
-
-const volatile struct runqlat_config config = {};
 
 struct runqlat_totals {
 	__u64 wakeups;
@@ -182,7 +162,7 @@ static __always_inline void send_slow_wait(struct member *member, struct task_st
 
 static __always_inline void member_left(struct member *member, struct task_struct *task)
 {
-	drop_stale_wait(member, task);
+	drop_stale_wait(member, task, bpf_ktime_get_ns());
 }
 
 static __always_inline void begin_wait(struct member *member, struct task_struct *task, enum wait_cause cause,
@@ -206,7 +186,7 @@ static __always_inline void made_runnable(struct task_struct *task)
 		return;
 	}
 	now = bpf_ktime_get_ns();
-	drop_stale_wait(member, task);
+	drop_stale_wait(member, task, now);
 	/* Wakeups also reach tasks on a CPU, and tasks preempted half-way to sleep, which are waiting already. */
 	if (member->runnable_ns || is_on_cpu(task))
 		return;
@@ -233,7 +213,7 @@ static __always_inline void end_wait(struct cpu_history *cpu, struct task_struct
 
 	if (!member)
 		return;
-	drop_stale_wait(member, next);
+	drop_stale_wait(member, next, now);
 	since = member->runnable_ns;
 	member->runnable_ns = 0;
 	if (!in_window(now))
@@ -275,7 +255,7 @@ static __always_inline void leave_cpu(struct task_struct *task, bool runnable, _
 	member = member_of(task);
 	if (!member)
 		return;
-	drop_stale_wait(member, task);
+	drop_stale_wait(member, task, now);
 	if (runnable)
 		begin_wait(member, task, CAUSE_PREEMPTED, now);
 	else
@@ -284,12 +264,12 @@ static __always_inline void leave_cpu(struct task_struct *task, bool runnable, _
 }
 
 /* It will not be there when user space comes. */
-static __always_inline void dies_late(struct task_struct *task, __u32 state)
+static __always_inline void dies_late(struct task_struct *task, __u32 state, __u64 now)
 {
 	struct member *member = state & TASK_DEAD ? member_of(task) : NULL;
 
 	if (member)
-		drop_stale_wait(member, task);
+		drop_stale_wait(member, task, now);
 }
 
 static __always_inline void task_switched(bool preempt, struct task_struct *prev, struct task_struct *next,
@@ -305,8 +285,8 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 		return;
 	if (!is_followed(now)) {
 		if (is_late(now)) {
-			outlast_window(next);
-			dies_late(prev, state);
+			outlast_window(next, now);
+			dies_late(prev, state, now);
 		}
 		return;
 	}

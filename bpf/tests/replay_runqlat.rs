@@ -129,6 +129,14 @@ pub(crate) fn waiting_ns(machine: &Machine, thread: &Thread) -> u64 {
     machine.host.ask::<u64>("host_waiting", (thread.task,))
 }
 
+/// The window has ended.
+pub(crate) fn ask_sleepers(machine: &Machine) {
+    machine.leave_to_user_space();
+    for thread in machine.alive() {
+        machine.host.tell("host_ask_sleeper", (thread.task,));
+    }
+}
+
 /// Targets that were there before the window and of which nothing was seen in it before they were switched in.
 fn under_way(logs: &Logs, tids: &HashSet<u32>, before_ns: u64) -> u64 {
     let mut unseen = tids.clone();
@@ -221,6 +229,7 @@ fn assert_window(machine: &Machine, window: Range<u64>, seed: u64) {
     let under_way = under_way(&logs, &old.map(|life| life.tid).collect(), window.end);
     let told = machine.host.sums::<_, 3>("totals", &0_u32);
     assert_eq!(told, [wakeups, switches, under_way], "seed {seed}");
+    ask_sleepers(machine);
     assert_eq!(losses(machine).unseen, unseen, "seed {seed}");
     assert_never_ran(machine, window.start, seed);
 }

@@ -88,7 +88,7 @@ fn each_request_is_a_cycle_and_the_slow_ones_say_what_they_waited_for() {
     let (slowest, others) = log.split_at(log.len().div_ceil(100));
     assert_composed(cycles, "slowest", slowest);
     assert_composed(cycles, "others", others);
-    // Of its time on CPUs each group's function has by far the most: more than nine parts of ten, more than eight.
+    // Each group's function has by far the most of its time on CPUs: more than nine parts of ten, more than eight.
     for (group, function) in [("slowest", "scan"), ("others", "compute")] {
         let [its, all] = [function, ""].map(|place| share(cycles, group, ("on-cpu", place)));
         assert_within(format!("{group}: {function}"), its / all, 0.5..=1.0, cycles);

@@ -12,11 +12,13 @@ use host::task::comm_text;
 use profile::losses::Losses;
 
 use crate::offcputime::on_cpu::{OnCpu, Samples};
-use crate::offcputime::pieces::{Cycle, Pieces, Spot, Time};
+use crate::offcputime::pieces::{Cycle, Pieces, Room, Spot, Time};
 
 /// Most threads, and sums of waits by place and by how long their piece took.
 const MOST_THREADS: usize = 1 << 16;
 const MOST_PARTS: usize = 1 << 17;
+/// The same of samples, whose stacks have many leaves.
+const MOST_SAMPLED_PARTS: usize = 1 << 17;
 /// Most homes.
 const MOST_HOMES: usize = 1 << 12;
 
@@ -105,8 +107,7 @@ pub(crate) struct Work {
     threads: Bounded<(u32, u32), Thread>,
     numbers: HashMap<Home, u32>,
     homes: Vec<(Home, Pieces)>,
-    /// Sums that there is room for.
-    room: usize,
+    room: Room,
     /// Pieces that an edge of a window, or their thread's end, has cut, by process.
     cut: HashMap<u32, u64>,
     /// Pieces of which waits were lost.
@@ -123,7 +124,11 @@ impl Default for Work {
             threads: Bounded::new(MOST_THREADS),
             numbers: HashMap::new(),
             homes: Vec::new(),
-            room: MOST_PARTS,
+            room: Room {
+                waits: MOST_PARTS,
+                samples: MOST_SAMPLED_PARTS,
+                left_out: 0,
+            },
             cut: HashMap::new(),
             broken: 0,
             samples: Samples::default(),
@@ -248,11 +253,6 @@ impl Work {
         self.samples.add(sample);
     }
 
-    /// Looks whether there is no room for more samples, before waits are added.
-    pub(crate) fn is_full_of_samples(&self) -> bool {
-        self.samples.is_full()
-    }
-
     /// All waits have been added that ended before then.
     pub(crate) fn forget_samples(&mut self, until_ns: u64) {
         let begun_ns = |thread: &(u32, u32)| {
@@ -296,7 +296,8 @@ impl Work {
             marked: None,
             cut: self.cut,
             broken: self.broken,
-            homeless: self.homeless + self.samples.homeless + rows_full,
+            homeless: self.homeless + rows_full,
+            sampled_nowhere: self.room.left_out,
         }
     }
 }
@@ -311,6 +312,8 @@ pub struct Found {
     /// Pieces of which waits were lost.
     pub(crate) broken: u64,
     homeless: u64,
+    /// Samples that found no room.
+    sampled_nowhere: u64,
 }
 
 impl Found {
@@ -329,6 +332,8 @@ impl Found {
     pub(crate) fn count_losses(&self, losses: &mut Losses) {
         let homeless = "parts of work cycles: no room";
         losses.count("cycles_homeless", homeless, self.homeless);
+        let nowhere = "samples of work cycles: no room";
+        losses.count("cycles_unsampled", nowhere, self.sampled_nowhere);
         losses.count(
             "cycles_broken",
             "work cycles: a wait or a call lost",

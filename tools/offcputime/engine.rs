@@ -136,7 +136,7 @@ impl Offcputime<'_> {
 
     fn absorb_told(&mut self) {
         if let Some(told) = &mut self.told {
-            told.absorb(&self.sums.known, &mut self.stacks);
+            told.absorb(&self.sums.known);
         }
     }
 
@@ -163,11 +163,11 @@ impl Offcputime<'_> {
         Ok(harvest)
     }
 
-    /// Tells where threads ran, by samples of another engine: pieces of work have them. Those that were taken before waits come before those
-    /// are taken in, or right after.
+    /// Tells where threads ran, by samples of another engine, for pieces of work have them. It is told after each time that it takes in
+    /// waits, of all samples until then.
     pub(crate) fn add_samples(&mut self, samples: impl Iterator<Item = OnCpu>) {
         if let Some(told) = &mut self.told {
-            told.add_samples(samples);
+            told.add_samples(samples, &mut self.stacks);
         }
     }
 

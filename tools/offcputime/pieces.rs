@@ -1,6 +1,6 @@
 //! Pieces of work: their sums by how long they took, and the longest of all with their waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use hist::{Histogram, bucket};
@@ -81,7 +81,7 @@ pub(crate) struct Cycle {
     /// Waits by place, in the order in which they were first met.
     pub(crate) steps: Vec<(Spot, Time)>,
     /// Samples by place, once it is over.
-    pub(crate) samples: Vec<(Ran, u64)>,
+    pub(crate) samples: HashMap<Ran, u64>,
 }
 
 impl Cycle {
@@ -94,7 +94,7 @@ impl Cycle {
             tid,
             comm,
             steps: Vec::new(),
-            samples: Vec::new(),
+            samples: HashMap::new(),
         }
     }
 
@@ -128,6 +128,14 @@ pub(crate) struct Length {
     pub(crate) samples: BTreeMap<Ran, u64>,
 }
 
+/// Sums by place that there is room for, and samples that found none.
+#[derive(Debug)]
+pub(crate) struct Room {
+    pub(crate) waits: usize,
+    pub(crate) samples: usize,
+    pub(crate) left_out: u64,
+}
+
 /// All pieces of one home.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
@@ -139,8 +147,8 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Adds one; `left`: places that there is room for. Returns how many found none.
-    pub(crate) fn add(&mut self, cycle: Cycle, left: &mut usize) -> u64 {
+    /// Adds one; `room`: sums that there is room for. Returns how many waits' found none.
+    pub(crate) fn add(&mut self, cycle: Cycle, room: &mut Room) -> u64 {
         self.histogram.record(cycle.ns);
         let length = self.lengths.entry(bucket(cycle.ns)).or_default();
         length.count += 1;
@@ -149,8 +157,8 @@ impl Pieces {
         for (spot, time) in &cycle.steps {
             match length.waits.get_mut(spot) {
                 Some(sum) => sum.add(*time),
-                None if *left > 0 => {
-                    *left -= 1;
+                None if room.waits > 0 => {
+                    room.waits -= 1;
                     length.waits.insert(*spot, *time);
                 }
                 None => homeless += 1,
@@ -159,11 +167,11 @@ impl Pieces {
         for (ran, count) in &cycle.samples {
             match length.samples.get_mut(ran) {
                 Some(sum) => *sum += count,
-                None if *left > 0 => {
-                    *left -= 1;
+                None if room.samples > 0 => {
+                    room.samples -= 1;
                     length.samples.insert(*ran, *count);
                 }
-                None => homeless += 1,
+                None => room.left_out += count,
             }
         }
         self.keep(cycle);

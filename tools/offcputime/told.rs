@@ -98,11 +98,7 @@ impl Waits {
     }
 
     /// Takes in what has come. `known`: stacks of waits that were under way when the window opened.
-    pub(crate) fn absorb(&mut self, known: &KnownStacks, stacks: &mut StackTable) {
-        // By now the samples have been added that were taken between the waits that are kept.
-        if self.kept.len() >= MOST_KEPT || self.work.is_full_of_samples() {
-            self.judge(stacks);
-        }
+    pub(crate) fn absorb(&mut self, known: &KnownStacks) {
         for record in self.ring.take() {
             match record {
                 Record::Row(row) => {
@@ -116,9 +112,16 @@ impl Waits {
         }
     }
 
-    /// Adds samples of threads on CPUs, at least those that were taken before the waits that have been taken in.
-    pub(crate) fn add_samples(&mut self, samples: impl Iterator<Item = OnCpu>) {
+    /// Adds samples of threads on CPUs, at least those that were taken before the waits that have been taken in: these can be judged now.
+    pub(crate) fn add_samples(
+        &mut self,
+        samples: impl Iterator<Item = OnCpu>,
+        stacks: &mut StackTable,
+    ) {
         samples.for_each(|sample| self.work.sample(sample));
+        if self.kept.len() >= MOST_KEPT {
+            self.judge(stacks);
+        }
     }
 
     fn keep(&mut self, wait: &told_wait) {

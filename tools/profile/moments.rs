@@ -57,7 +57,7 @@ pub(crate) struct Moments {
     are_counted: bool,
     /// Times and processes of those that are not counted yet.
     later: Vec<(u64, u32)>,
-    /// The same is true of samples that are given away by [`Self::take_singles`], if they are.
+    /// Samples that [`Self::take_singles`] has not given away yet; `None`: it gives none, and they are kept.
     singles: Option<Vec<Single>>,
     too_many: u64,
     random: u64,

@@ -112,6 +112,12 @@ impl Runqlat<'_> {
     }
 
     /// Cost of the run, which has got to `end_ns`.
+    /// A window has ended: waits count as lost whose end nobody saw.
+    fn ask_sleepers(&self) -> Result<()> {
+        iterate::run(self.skel.links.ask_sleepers.as_ref())?;
+        Ok(())
+    }
+
     fn cost(&self, sampler: &Sampler<'_>, end_ns: u64) -> Cost {
         Cost::read(self.meter, [self.skel.object()], sampler.summary(end_ns))
     }
@@ -151,12 +157,15 @@ impl Windowed for Runqlat<'_> {
     fn shut(&mut self) -> Result<u64> {
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         if self.args.budget.is_limited() {
-            return Ok(shut_edges(&mut bss.window_end_ns));
+            let end_ns = shut_edges(&mut bss.window_end_ns);
+            self.ask_sleepers()?;
+            return Ok(end_ns);
         }
         // The other half is written from now on.
         bss.epoch = 1 - bss.epoch;
         let end_ns = ended_at(bss.window_end_ns);
         wait_for_running_programs();
+        self.ask_sleepers()?;
         Ok(end_ns)
     }
 

@@ -7,6 +7,7 @@ use profile::text::columns;
 use super::*;
 use crate::offcputime::cycles::MARKED;
 use crate::offcputime::on_cpu::Ran;
+use crate::offcputime::pieces::Room;
 use crate::why::{cycles_json, cycles_text};
 
 const MS: u64 = 1_000_000;
@@ -43,9 +44,14 @@ fn add(pieces: &mut Pieces, number: u64, ms: u64, (user, blocked_ms): (u64, u64)
             tid: 8,
             comm: "worker\u{1b}[31m".into(),
             steps: vec![(spot(user), time)],
-            samples: vec![(ran(user), 4)],
+            samples: HashMap::from([(ran(user), 4)]),
         };
-        assert_eq!(pieces.add(cycle, &mut usize::MAX.clone()), 0);
+        let mut room = Room {
+            waits: 1,
+            samples: 1,
+            left_out: 0,
+        };
+        assert_eq!(pieces.add(cycle, &mut room), 0);
     }
 }
 

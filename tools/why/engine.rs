@@ -99,6 +99,12 @@ impl Why<'_> {
         }
     }
 
+    fn cost(&self, sampler: &Sampler<'_>, window: Edges) -> Cost {
+        let programs = self.parts().into_iter().flat_map(Windowed::programs);
+        let objects = programs.map(|programs| programs.object);
+        Cost::read(self.meter, objects, sampler.summary(window.end_ns))
+    }
+
     /// Tells the engine of waits, which knows pieces of work, where threads ran.
     fn tell_samples(&mut self) {
         if self.args.slowest.is_some() {
@@ -196,7 +202,8 @@ impl Together for Why<'_> {
         let disks = self.disks.as_mut().map(Beside::seen).transpose()?;
         let locks = self.locks.as_mut().map(Beside::seen).transpose()?;
         let mut on = self.cpu.profile(&cpu);
-        let functions = Functions::of(&cpu.rows, &on);
+        let slowest = self.args.slowest;
+        let slowest = slowest.map(|percent| (percent, Functions::of(&cpu.rows, &on)));
         let whole = waits.accounting;
         let (waits, off, chosen) = self.choose(waits, window);
         if let Some(Chosen { tgids, .. }) = &chosen {
@@ -213,19 +220,16 @@ impl Together for Why<'_> {
             locks: locks
                 .as_ref()
                 .map(|seen| (&seen.found.locks[..], seen.scale(window))),
-            cycles: self
-                .args
-                .slowest
-                .and_then(|percent| Some((waits.cycles.as_ref()?, percent, &functions))),
+            cycles: slowest
+                .as_ref()
+                .and_then(|(percent, ran)| Some((waits.cycles.as_ref()?, *percent, ran))),
             window,
             looked: (!sampler.is_exact()).then(|| sampler.share(window.end_ns)),
         });
         account.moments = self.moments(window.end_ns);
         account.chosen = chosen;
         let wall = wall::profile(&off, &on, waits.accounting.oncpu_ns);
-        let programs = self.parts().into_iter().flat_map(Windowed::programs);
-        let objects = programs.map(|programs| programs.object);
-        let cost = Cost::read(self.meter, objects, sampler.summary(window.end_ns));
+        let cost = self.cost(sampler, window);
         let mut losses = waits.losses.clone();
         losses.absorb(&queue.losses);
         losses.absorb(&cpu.losses);

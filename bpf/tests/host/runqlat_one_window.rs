@@ -6,7 +6,7 @@ use crate::asked::{Asked, Slow, call, losses};
 use crate::entries::{assert_same, entries};
 use crate::host::machine::Machine;
 use crate::one_window::play_both;
-use crate::waiting_ns;
+use crate::{ask_sleepers, waiting_ns};
 
 const LOSSES: [&str; 3] = ["groups_full", "buckets_full", "culprits_full"];
 
@@ -39,6 +39,9 @@ fn assert_both(exact: &Machine, within_budget: &Machine, case: &str) {
         let [one, other] = [exact, within_budget].map(|run| run.host.read::<u64>(loss));
         assert_eq!(one, other, "{case}, {loss}");
     }
+    exact.host.tell("host_end", (exact.now,));
+    ask_sleepers(exact);
+    ask_sleepers(within_budget);
     assert_eq!(losses(exact), losses(within_budget), "{case}");
     assert_eq!(Slow::told(exact), Slow::told(within_budget), "{case}");
 }

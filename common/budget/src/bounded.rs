@@ -26,7 +26,7 @@ impl<K: Eq + Hash, V> Bounded<K, V> {
         Some(self.entries.entry(key).or_insert_with(make))
     }
 
-    /// What is there under `key`.
+    /// The value under `key`.
     pub fn get(&self, key: &K) -> Option<&V> {
         self.entries.get(key)
     }
