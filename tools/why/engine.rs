@@ -166,17 +166,19 @@ fn optional<T>(loaded: Result<T>, what: &str, notes: &mut Vec<String>) -> Option
 
 impl Together for Why<'_> {
     fn parts(&self) -> Vec<&dyn Collector> {
-        let mut parts: Vec<&dyn Collector> = vec![&self.queue, &self.cpu, &self.waits];
+        let mut parts: Vec<&dyn Collector> = vec![&self.cpu, &self.waits];
         parts.extend(self.disks.iter().map(|part| part as &dyn Collector));
         parts.extend(self.locks.iter().map(|part| part as &dyn Collector));
+        // Its window's end takes a walk over all tasks, which no other waits for.
+        parts.push(&self.queue);
         parts
     }
 
     fn parts_mut(&mut self) -> Vec<&mut dyn Collector> {
-        let mut parts: Vec<&mut dyn Collector> =
-            vec![&mut self.queue, &mut self.cpu, &mut self.waits];
+        let mut parts: Vec<&mut dyn Collector> = vec![&mut self.cpu, &mut self.waits];
         parts.extend(self.disks.iter_mut().map(|part| part as &mut dyn Collector));
         parts.extend(self.locks.iter_mut().map(|part| part as &mut dyn Collector));
+        parts.push(&mut self.queue);
         parts
     }
 
