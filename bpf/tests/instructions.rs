@@ -1,4 +1,5 @@
-//! No program has atomic operations that Linux 5.10 lacks: it would be refused there, whatever it does.
+//! No program has atomic operations that Linux 5.10 lacks: it would be refused there, whatever it does. None that may read through NULL has
+//! functions: old kernels would panic.
 
 use object::{Object, ObjectSection, SectionKind};
 
@@ -31,4 +32,23 @@ fn no_atomic_operation_is_newer_than_5_10() {
         }
     }
     assert!(added > 0, "no counters, so these are no programs");
+}
+
+/// Before 0108a4e9f358 (2023) the kernel looks for the exception table of a failed read at the program, which has none of its own where
+/// it has functions. biolatency reads along a request's pointers, some of which are NULL in some requests.
+#[test]
+fn programs_that_may_read_through_null_have_no_functions() {
+    for (name, object) in compile::objects("x86") {
+        let file = object::File::parse(&*object).expect("an object");
+        let functions = file.section_by_name(".text");
+        let bytes = functions.map_or(0, |section| section.size());
+        if name == "biolatency" {
+            assert_eq!(bytes, 0, "{name} has functions");
+        } else if name == "offcputime" {
+            assert!(
+                bytes > 0,
+                "functions are elsewhere than they are looked for"
+            );
+        }
+    }
 }
