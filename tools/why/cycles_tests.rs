@@ -44,7 +44,7 @@ fn add(pieces: &mut Pieces, number: u64, ms: u64, (user, blocked_ms): (u64, u64)
             tid: 8,
             comm: "worker\u{1b}[31m".into(),
             steps: vec![(spot(user), time)],
-            samples: HashMap::from([(ran(user), 4)]),
+            samples: HashMap::from([(ran(user), 6)]),
         };
         let mut room = Room {
             waits: 1,
@@ -125,15 +125,17 @@ fn cycles_of_about_one_length_are_the_slowest_in_part() {
     // One of the two is among the others.
     assert_eq!(means(&half, "futex", Some("a")), [27_000, 272]);
     assert_eq!(means(&half, "futex", Some("b")), [9_000, 90]);
-    // Four samples are too few for the one of them.
-    assert_eq!(on_cpu(&half, None), Some([4_000, 10]));
-    assert_eq!(on_cpu(&half, Some("parse")), Some([0, 1_019]));
+    // Six samples of the one are too few.
+    assert_eq!(on_cpu(&half, None), Some([4_000, 1_030]));
+    assert_eq!(on_cpu(&half, Some("parse")), None);
     assert_eq!(means(&half, "futex", None), [0, 989]);
 
     let both = cycles(2.0);
     assert_eq!((both.slow.count, both.rest.count), (2.0, 98.0));
     assert_eq!(means(&both, "futex", Some("a")), [27_000, 0]);
     assert_eq!(means(&both, "futex", None), [0, 1_000]);
+    assert_eq!(on_cpu(&both, Some("parse")), Some([0, 1_000]));
+    assert_eq!(on_cpu(&both, None), Some([4_000, 0]), "nobody knows where");
     let first = &both.parts[0];
     assert_eq!(first.at.lock.as_deref(), Some("a"), "it differs most");
 

@@ -11,8 +11,8 @@ use profile::units;
 use host::clock::wall_clock;
 
 use crate::offcputime::cycles::MARKED;
-use crate::why::cycles::{Cycles, Exemplar, Home};
-use crate::why::kinds::At;
+use crate::why::cycles::{Cycles, Exemplar, Home, Part};
+use crate::why::kinds::{At, ON_CPU};
 use crate::why::table::words_of;
 use crate::why::words::{fit, function, processes};
 
@@ -182,6 +182,8 @@ fn table(cycles: &Cycles) -> Table<'static> {
     ]);
     let (slow, rest) = (cycles.slow, cycles.rest);
     let least = |ns: u64, whole: u64| ns > whole / LEAST;
+    let is_function = |part: &Part| part.at.kind == ON_CPU && part.at.place.is_some();
+    let is_divided = cycles.parts.iter().any(is_function);
     let mut more = [0.0, 0.0, 0.0];
     for (number, part) in cycles.parts.iter().enumerate() {
         let slow_ns = slow.mean_ns(part.slow_ns);
@@ -194,7 +196,10 @@ fn table(cycles: &Cycles) -> Table<'static> {
             more[2] += 1.0;
             continue;
         }
-        let words = words(&part.at);
+        let words = match part.at.place {
+            None if is_divided && part.at.kind == ON_CPU => "on CPU     elsewhere".to_owned(),
+            _ => words(&part.at),
+        };
         let times = [slow_ns, rest_ns].map(units::duration);
         table.fitted(times, move |room| fit(&words, room));
     }

@@ -13,6 +13,8 @@ use crate::why::kinds::{At, ON_CPU};
 /// Fewest samples that divide the time of one piece, and that of a group: fewer say little of it.
 pub(crate) const FEWEST: u64 = 5;
 pub(crate) const FEWEST_OF_GROUP: f64 = 10.0;
+/// Smallest part of a group's time on CPUs that makes a line.
+const LEAST: f64 = 0.05;
 
 /// Functions by the stacks that samples have.
 pub(crate) struct Functions(HashMap<Ran, Arc<str>>);
@@ -63,23 +65,33 @@ impl Functions {
     }
 }
 
-/// The same of groups: divides the time on CPUs that each has in `sums`, by samples of its own.
+/// The same of groups, of which the first is compared with the others: divides the time on CPUs that each has in `sums`, by samples of its
+/// own, unless the first has too few. Functions that have little of it in any group stay together.
 pub(crate) fn divide<const GROUPS: usize>(
     sums: &mut HashMap<At, [f64; GROUPS]>,
     samples: &HashMap<At, [f64; GROUPS]>,
 ) {
-    let Some(whole) = sums.remove(&At::of(ON_CPU)) else {
+    let mut all = [0.0; GROUPS];
+    for counts in samples.values() {
+        all.iter_mut()
+            .zip(counts)
+            .for_each(|(sum, count)| *sum += count);
+    }
+    let is_told = |group: usize| all[group] >= FEWEST_OF_GROUP;
+    let Some(whole) = sums.get(&At::of(ON_CPU)).copied().filter(|_| is_told(0)) else {
         return;
     };
-    for group in 0..GROUPS {
-        let all: f64 = samples.values().map(|counts| counts[group]).sum();
-        let is_divided = all >= FEWEST_OF_GROUP;
-        if !is_divided {
-            sums.entry(At::of(ON_CPU)).or_insert([0.0; GROUPS])[group] += whole[group];
+    let is_large = |counts: &[f64; GROUPS]| {
+        (0..GROUPS).any(|group| is_told(group) && counts[group] > all[group] * LEAST)
+    };
+    for (at, counts) in samples {
+        if at.place.is_none() || !is_large(counts) {
+            continue;
         }
-        for (at, counts) in samples.iter().filter(|_| is_divided) {
-            let ns = whole[group] * counts[group] / all;
+        for group in (0..GROUPS).filter(|group| is_told(*group)) {
+            let ns = whole[group] * counts[group] / all[group];
             sums.entry(at.clone()).or_insert([0.0; GROUPS])[group] += ns;
+            sums.entry(At::of(ON_CPU)).or_insert([0.0; GROUPS])[group] -= ns;
         }
     }
 }
@@ -136,14 +148,27 @@ mod tests {
     }
 
     #[test]
-    fn each_group_is_divided_by_its_own_samples_or_not_at_all() {
+    fn each_group_is_divided_by_its_own_samples_if_the_first_can_be() {
         let other = At::of("futex");
-        let mut sums = HashMap::from([(At::of(ON_CPU), [80.0, 50.0]), (other.clone(), [1.0, 2.0])]);
-        let samples = HashMap::from([(at("f"), [15.0, 9.0]), (at("g"), [5.0, 0.0])]);
-        divide(&mut sums, &samples);
-        assert_eq!(sums[&at("f")], [60.0, 0.0]);
-        assert_eq!(sums[&at("g")], [20.0, 0.0]);
-        assert_eq!(sums[&At::of(ON_CPU)], [0.0, 50.0]);
-        assert_eq!(sums[&other], [1.0, 2.0]);
+        let sums = || HashMap::from([(At::of(ON_CPU), [80.0, 50.0]), (other.clone(), [1.0, 2.0])]);
+        let samples = |few: f64| {
+            let samples = [
+                (at("f"), [few, 3.0]),
+                (at("g"), [5.0, 0.0]),
+                (at("h"), [0.1, 0.1]),
+            ];
+            HashMap::from(samples)
+        };
+        let mut told = sums();
+        divide(&mut told, &samples(14.9));
+        assert_eq!(told[&at("g")], [20.0, 0.0]);
+        let [f, g] = ["f", "g"].map(|place| told[&at(place)][0]);
+        let rest = told[&At::of(ON_CPU)];
+        assert!((f + g + rest[0] - 80.0).abs() < 1e-9 && f > 59.0);
+        assert_eq!((rest[1], told.len()), (50.0, 4), "too few, and a small one");
+        assert_eq!(told[&other], [1.0, 2.0]);
+        let mut untold = sums();
+        divide(&mut untold, &samples(4.0));
+        assert_eq!(untold, sums());
     }
 }
