@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use hist::random::round_fairly;
+
 /// Most samples that are kept, of 32 bytes each: what 2 busy CPUs make in four minutes, at 499 Hz.
 const MOST: usize = 1 << 18;
 
@@ -22,22 +24,15 @@ pub(crate) struct OnCpu {
     pub(crate) ran: Ran,
 }
 
-/// Samples of one thread, in their order.
-#[derive(Debug, Default)]
-struct Thread {
-    kept: VecDeque<(u64, Ran)>,
-    /// Number of samples so far.
-    seen: u64,
-}
-
-/// Samples that no piece of work has yet. Where there is no room for all, each thread keeps every second one, then every fourth.
+/// Samples that no piece of work has yet. Where there is no room for all, one of two is kept at random, then one of four.
 #[derive(Debug)]
 pub(crate) struct Samples {
-    /// By process and thread.
-    threads: HashMap<(u32, u32), Thread>,
+    /// By process and thread, in their order.
+    threads: HashMap<(u32, u32), VecDeque<(u64, Ran)>>,
     count: usize,
-    /// One of so many is kept.
-    each: u64,
+    /// The share that is kept, and the state of its chance.
+    share: f64,
+    random: u64,
 }
 
 impl Default for Samples {
@@ -45,7 +40,8 @@ impl Default for Samples {
         Self {
             threads: HashMap::new(),
             count: 0,
-            each: 1,
+            share: 1.0,
+            random: 1,
         }
     }
 }
@@ -56,30 +52,27 @@ impl Samples {
         if self.count >= MOST {
             self.thin_out();
         }
+        if round_fairly(self.share, &mut self.random) == 0 {
+            return;
+        }
         let thread = self.threads.entry((sample.ran.tgid, sample.tid));
         let thread = thread.or_default();
-        thread.seen += 1;
-        if thread.seen.is_multiple_of(self.each) {
-            thread.kept.push_back((sample.time_ns, sample.ran));
-            self.count += 1;
-        }
+        thread.push_back((sample.time_ns, sample.ran));
+        self.count += 1;
     }
 
     fn thin_out(&mut self) {
-        self.each *= 2;
-        self.threads.retain(|_, thread| {
-            let mut is_kept = false;
-            thread.kept.retain(|_| {
-                is_kept = !is_kept;
-                is_kept
-            });
-            !thread.kept.is_empty()
+        self.share /= 2.0;
+        let random = &mut self.random;
+        self.threads.retain(|_, kept| {
+            kept.retain(|_| round_fairly(0.5, random) > 0);
+            !kept.is_empty()
         });
         self.recount();
     }
 
     fn recount(&mut self) {
-        self.count = self.threads.values().map(|thread| thread.kept.len()).sum();
+        self.count = self.threads.values().map(VecDeque::len).sum();
     }
 
     /// Takes those of a piece of work, by place. Earlier ones are in none.
@@ -90,7 +83,7 @@ impl Samples {
         end_ns: u64,
     ) -> HashMap<Ran, u64> {
         let mut places = HashMap::new();
-        let Some(Thread { kept, .. }) = self.threads.get_mut(&thread) else {
+        let Some(kept) = self.threads.get_mut(&thread) else {
             return places;
         };
         let until = kept.partition_point(|(time_ns, _)| *time_ns <= end_ns);
@@ -104,7 +97,7 @@ impl Samples {
 
     /// Forgets those that can be in no piece of work: from before `until_ns`, or from before the begin of the piece that a thread is at.
     pub(super) fn forget(&mut self, until_ns: u64, begun_ns: impl Fn(&(u32, u32)) -> Option<u64>) {
-        self.threads.retain(|thread, Thread { kept, .. }| {
+        self.threads.retain(|thread, kept| {
             let since_ns = begun_ns(thread).unwrap_or(until_ns);
             let until = kept.partition_point(|(time_ns, _)| *time_ns < since_ns);
             kept.drain(..until);
@@ -173,12 +166,17 @@ mod tests {
         for time_ns in 0..2 * MOST as u64 {
             samples.add(sample(2 + (time_ns % 2) as u32, time_ns, 1));
         }
-        assert!(samples.count <= MOST && samples.each > 1);
-        let [one, other] = [2, 3].map(|tid| samples.threads[&(1, tid)].kept.len());
-        assert!(one.abs_diff(other) <= 2, "{one}, {other}");
-        let half = samples.take((1, 2), 0, MOST as u64);
-        let all = MOST as u64 / 2 / samples.each;
-        let found: u64 = half.values().sum();
-        assert!(found.abs_diff(all) <= 2, "{found}, {all}");
+        // The seed is the same each time.
+        assert!(samples.count <= MOST && samples.share < 1.0);
+        let near = |share: f64| {
+            let expected = (MOST as f64 * share) as usize;
+            expected - expected / 50..=expected + expected / 50
+        };
+        for tid in [2, 3] {
+            let found = samples.threads[&(1, tid)].len();
+            assert!(near(samples.share).contains(&found), "{found}");
+        }
+        let half = samples.take((1, 2), 0, MOST as u64).values().sum::<u64>() as usize;
+        assert!(near(samples.share / 2.0).contains(&half), "{half}");
     }
 }

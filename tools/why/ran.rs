@@ -11,8 +11,8 @@ use crate::profile::{Row, Single};
 use crate::why::kinds::{At, ON_CPU};
 
 /// Fewest samples that divide the time of one piece, and that of a group: fewer say little of it.
-pub(crate) const FEWEST: u64 = 5;
-pub(crate) const FEWEST_OF_GROUP: f64 = 10.0;
+const FEWEST: u64 = 5;
+const FEWEST_OF_GROUP: f64 = 10.0;
 /// Smallest part of a group's time on CPUs that makes a line.
 const LEAST: f64 = 0.05;
 
