@@ -28,6 +28,9 @@ use crate::runqlat::quota::Quotas;
 use crate::runqlat::windows::{GATED, Sums};
 use crate::runqlat::{report, slow};
 
+/// A window that is worth a walk over all tasks at its end. Short looks of a budget make estimates, and such walks would leave less to look.
+const LONG_NS: u64 = 1_000_000_000;
+
 /// The tool at work.
 pub struct Runqlat<'a> {
     args: &'a Args,
@@ -158,7 +161,9 @@ impl Windowed for Runqlat<'_> {
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         if self.args.budget.is_limited() {
             let end_ns = shut_edges(&mut bss.window_end_ns);
-            self.ask_sleepers()?;
+            if end_ns.saturating_sub(bss.window_start_ns) >= LONG_NS {
+                self.ask_sleepers()?;
+            }
             return Ok(end_ns);
         }
         // The other half is written from now on.
