@@ -8,6 +8,7 @@
 #include <bpf/bpf_helpers.h>
 #include "lock_tables.bpf.h"
 #include "maps.bpf.h"
+#include "paths.bpf.h"
 
 /* Locks of a file that are looked at. */
 #define MAX_LISTED_LOCKS 128
@@ -17,8 +18,6 @@
 #define SEEK_CUR 1
 #define SEEK_END 2
 
-#define PATH_NAMES 20
-#define PATH_NAME 64
 #define MAX_LOCK_FILES 1024
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -55,25 +54,6 @@ struct file_lock___flat {
 	s64 fl_start;
 	s64 fl_end;
 };
-struct dentry___placed {
-	struct dentry___placed *d_parent;
-	struct qstr d_name;
-};
-struct vfsmount {
-	struct dentry___placed *mnt_root;
-};
-struct mount {
-	struct mount *mnt_parent;
-	struct dentry___placed *mnt_mountpoint;
-	struct vfsmount mnt;
-};
-struct path___mounted {
-	struct dentry___placed *dentry;
-	struct vfsmount *mnt;
-};
-struct file___mounted {
-	struct path___mounted f_path;
-};
 #pragma clang attribute pop
 
 /* The range that fcntl(2) is told; UAPI. */
@@ -107,21 +87,11 @@ struct held_file_lock {
 	bool is_shared;
 };
 
-/* A locked file's path, leaf first, as far as there is room. Empty names are no part of it: mounts leave them. */
-struct lock_file {
-	/* The names reach up to the root. */
-	__u64 is_whole;
-	/* Words, for user space has no long arrays of bytes. */
-	__u64 names[PATH_NAMES][PATH_NAME / 8];
-};
-
-const struct lock_file no_lock_file = {};
-
 /* Files that found no room: they have no paths. */
 __u64 lock_files_full = 0;
 
 /* lock → where its file is */
-MAP(HASH, lock_files, struct lock_id, struct lock_file, MAX_LOCK_FILES);
+MAP(HASH, lock_files, struct lock_id, struct file_path, MAX_LOCK_FILES);
 
 /* The range that fcntl(2)'s caller, which is current, asks for; false: that is gone. */
 static __always_inline bool read_range(struct file_lock_request *request, __u64 address)
@@ -236,41 +206,13 @@ __noinline int has_open(__u64 table_of, __u64 file)
 	return 0;
 }
 
-/* The path as the waiter would see it, whatever is mounted where; that a name changes meanwhile is bad luck. */
-static __always_inline void read_path(struct lock_file *to, struct file *file)
-{
-	struct file___mounted *mounted = (void *)file;
-	struct dentry___placed *dentry = BPF_CORE_READ(mounted, f_path.dentry), *parent;
-	struct mount *mount = NULL, *above;
-
-	mount = (void *)BPF_CORE_READ(mounted, f_path.mnt) - bpf_core_field_offset(mount->mnt);
-	for (int i = 0; i < PATH_NAMES; i++) {
-		if (dentry == BPF_CORE_READ(mount, mnt.mnt_root)) {
-			above = BPF_CORE_READ(mount, mnt_parent);
-			dentry = BPF_CORE_READ(mount, mnt_mountpoint);
-			if (above == mount) {
-				to->is_whole = 1;
-				return;
-			}
-			mount = above;
-			continue;
-		}
-		bpf_probe_read_kernel_str((char *)to->names[i], PATH_NAME, (const char *)BPF_CORE_READ(dentry, d_name.name));
-		parent = BPF_CORE_READ(dentry, d_parent);
-		/* One that is mounted nowhere: its name is all that there is. */
-		if (parent == dentry)
-			return;
-		dentry = parent;
-	}
-}
-
 /* Once for each lock, of an open file by its address. Not static, as above. */
 __noinline int describe_file(__u64 file, __u64 inode, __u64 device, __u32 class)
 {
 	struct lock_id lock = { .address = inode, .object = device, .side = LOCK_USER, .class = class };
-	struct lock_file *known;
+	struct file_path *known;
 
-	bpf_map_update_elem(&lock_files, &lock, (const void *)&no_lock_file, BPF_NOEXIST);
+	bpf_map_update_elem(&lock_files, &lock, (const void *)&no_file_path, BPF_NOEXIST);
 	known = bpf_map_lookup_elem(&lock_files, &lock);
 	if (!known) {
 		__sync_fetch_and_add(&lock_files_full, 1);

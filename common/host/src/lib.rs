@@ -7,6 +7,7 @@ pub mod errands;
 pub mod forked;
 pub mod libraries;
 mod machine;
+pub mod paths;
 pub mod perf;
 pub mod privileges;
 pub mod procs;

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
-use bpf::lockstat::types::{lock_file, lock_id};
+use bpf::lockstat::types::{file_path, lock_id};
+use host::paths::Path;
 use host::semaphores::Sets;
 use loader::maps;
 use stacks::StackTable;
@@ -43,11 +44,11 @@ pub(super) fn judge(
     stacks: &mut StackTable,
     rules: &Rules,
 ) -> Result<Vec<(Class, Role, LockRow)>> {
-    let known = maps::entries::<lock_id, lock_file>(&skel.maps.lock_files)?;
+    let known = maps::entries::<lock_id, file_path>(&skel.maps.lock_files)?;
     let used = rows.iter().map(|row| row.identity);
     forget_unused(&skel.maps.lock_files, &known, used);
     let known = known.into_iter();
-    let files: HashMap<Identity, lock_file> = known
+    let files: HashMap<Identity, file_path> = known
         .map(|(id, file)| (Identity::from(&id), file))
         .collect();
     let has_sets = rows.iter().any(|row| class(row) == Some(Class::SysvSem));
@@ -136,7 +137,7 @@ fn unlike_others(own: String) -> LockName {
 }
 
 /// The path, or where it cannot be had what tells the file from others.
-fn name_of_file(lock: Identity, file: Option<&lock_file>) -> LockName {
+fn name_of_file(lock: Identity, file: Option<&file_path>) -> LockName {
     let (major, minor) = device(lock.object);
     let unnamed = || LockName {
         own: format!("inode {} on {major}:{minor}", lock.address),
@@ -145,36 +146,14 @@ fn name_of_file(lock: Identity, file: Option<&lock_file>) -> LockName {
     file.and_then(path).unwrap_or_else(unnamed)
 }
 
-/// Names come leaf first; the one of a file that is nowhere in the tree has a slash of its own, or none.
-fn path(file: &lock_file) -> Option<LockName> {
-    let names = file.names.iter().map(text);
-    let names: Vec<String> = names.filter(|name| !name.is_empty()).collect();
-    let (leaf, directories) = names.split_first()?;
-    let begin = match (file.is_whole, directories) {
-        (0, []) => return Some(unlike_others(leaf.clone())),
-        (0, _) => "…",
-        _ => "",
-    };
-    let mut directory: Vec<&str> = directories.iter().rev().map(String::as_str).collect();
-    directory.insert(0, begin);
-    let directory = directory.join("/");
+fn path(file: &file_path) -> Option<LockName> {
+    let path = Path::of(&file.names, file.is_whole != 0)?;
+    let kind = path.directory.as_ref();
+    let kind = kind.map_or(String::new(), |directory| format!("files in {directory}/"));
     Some(LockName {
-        own: format!("{directory}/{leaf}"),
-        kind: format!("files in {directory}/"),
+        own: path.to_string(),
+        kind,
     })
-}
-
-/// A name, up to its NUL. One that fills its room may have been too long, and is taken for cut; no part of a character is left then.
-fn text(words: &[u64; 8]) -> String {
-    let bytes = words.iter().flat_map(|word| word.to_ne_bytes());
-    let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
-    let is_cut = bytes.len() + 1 == size_of_val(words);
-    let whole = match str::from_utf8(&bytes) {
-        Err(err) if is_cut && err.error_len().is_none() => err.valid_up_to(),
-        _ => bytes.len(),
-    };
-    let text = String::from_utf8_lossy(&bytes[..whole]);
-    text.chars().chain(is_cut.then_some('…')).collect()
 }
 
 #[cfg(test)]
