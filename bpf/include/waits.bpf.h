@@ -76,6 +76,8 @@ struct wait_call {
 	__u8 futex_op;
 	/* futex: the value expected in the lock word, cut to 8 bits plus 0x100 for anything longer. */
 	__u32 futex_value;
+	/* offcputime's, where it is asked for: the file or connection that it waits for; 0: none. */
+	__u64 endpoint;
 };
 
 /* sched_switch's `preempt`: still runnable, whatever `state` says (it may have been about to sleep). The formatted
@@ -126,15 +128,20 @@ static __always_inline __u8 wait_flags_of(struct task_struct *task, bool preempt
 }
 
 /* NULL: no such descriptor. */
-static __always_inline struct file *open_file(struct task_struct *task, __u32 fd)
+static __always_inline struct file *listed_file(struct files_struct *list, __u32 fd)
 {
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct fdtable *table = BPF_CORE_READ(list, fdt);
 	struct file **files = BPF_CORE_READ(table, fd);
 	struct file *file = NULL;
 
 	if (fd < BPF_CORE_READ(table, max_fds))
 		bpf_probe_read_kernel(&file, sizeof(file), files + fd);
 	return file;
+}
+
+static __always_inline struct file *open_file(struct task_struct *task, __u32 fd)
+{
+	return listed_file(BPF_CORE_READ(task, files), fd);
 }
 
 /* Anonymous inodes have no type; they had that of regular files since cfd86ef7e8e7 (6.16), for some releases. */

@@ -4,6 +4,7 @@
 #define __OFFCPU_CONFIG_BPF_H__
 
 #include "stacks.bpf.h"
+#include "waits.bpf.h"
 
 /* --state 0, as in bcc: still runnable. */
 #define STATE_ANY (~0U)
@@ -17,12 +18,16 @@ struct offcputime_config {
 	__u32 wakers;
 	/* User stacks are walked in sched_exit_tp. */
 	__u32 walk_on_exit;
-	/* Time of each process, and how long waits took. */
+	/* Time of each process; how long waits took, and for which files and connections they were. */
 	__u32 details;
 	/* Waits one by one, too; details are on then. */
 	__u32 cycles;
 	/* Marks are of the calls of one function: the outermost ones count. */
 	__u32 calls;
+	/* Numbers of poll(2) and ppoll(2). */
+	__u32 polls[2];
+	/* Bit n: system call n is on a file or a connection, a descriptor of which is its first argument. */
+	__u64 on_fd[SYSCALLS_MAX / 64];
 };
 
 const volatile struct offcputime_config config = {};

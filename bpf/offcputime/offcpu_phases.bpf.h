@@ -56,6 +56,8 @@ struct member {
 	__u32 waits;
 	/* Counts the calls and returns by which it has begun or ended work (offcpu_marks.bpf.h). */
 	__u32 marks;
+	/* 1 + the one descriptor that it polls; 0: it does not. */
+	__u32 polled;
 	__u32 state;
 	__u8 phase;
 	__u8 wait_flags;
@@ -69,6 +71,7 @@ struct member {
 #include "maps.bpf.h"
 #include "members.bpf.h"
 #include "offcpu_config.bpf.h"
+#include "offcpu_endpoints.bpf.h"
 
 /* Where the targets' time inside the window went, whether reported or filtered. */
 struct offcputime_totals {
@@ -183,9 +186,23 @@ static __always_inline bool is_told(const struct member *member, struct task_str
 /* The system call that the task waits in, or comes from. */
 static __always_inline struct wait_call call_of(const struct member *member, struct task_struct *task)
 {
-	struct wait_call none = { .syscall = NO_SYSCALL };
+	struct wait_call call = { .syscall = NO_SYSCALL };
 
-	return member->wait_flags & WAIT_KERNEL_THREAD ? none : wait_call_of(task);
+	if (member->wait_flags & WAIT_KERNEL_THREAD)
+		return call;
+	call = wait_call_of(task);
+	if (config.details && !(member->wait_flags & WAIT_RUNNABLE))
+		call.endpoint = endpoint_of(task, &call, member->polled);
+	return call;
+}
+
+/* At switch-out, from the task that leaves. */
+static __always_inline void describe_leaving(struct member *member, struct task_struct *task, bool preempt, __u32 state)
+{
+	member->state = state;
+	member->wait_flags = wait_flags_of(task, preempt, state);
+	if (config.details)
+		member->polled = member->wait_flags & (WAIT_RUNNABLE | WAIT_KERNEL_THREAD) ? 0 : polled_alone(task);
 }
 
 /* The first event after the window's end tells of a target without any in it, too. */
@@ -265,8 +282,7 @@ static __always_inline bool switched_out(struct member *member, struct task_stru
 		end_lifetime(member, task, now, sums);
 		return false;
 	}
-	member->state = state;
-	member->wait_flags = wait_flags_of(task, preempt, state);
+	describe_leaving(member, task, preempt, state);
 	member->phase = member->wait_flags & WAIT_RUNNABLE ? PHASE_RUNNABLE : PHASE_BLOCKED;
 	return true;
 }
@@ -277,8 +293,7 @@ static __always_inline bool leaves_before(struct member *member, struct task_str
 	if (!preempt && (state & TASK_DEAD))
 		return false;
 	member->ended_off_ns = member->waker = 0;
-	member->state = state;
-	member->wait_flags = wait_flags_of(task, preempt, state);
+	describe_leaving(member, task, preempt, state);
 	return true;
 }
 

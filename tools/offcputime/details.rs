@@ -1,4 +1,5 @@
-//! Details for tools that are made of several engines: the time of each process, and how long waits took.
+//! Details for tools that are made of several engines: the time of each process, how long waits took, and for which files and connections
+//! they were.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,6 +9,8 @@ use bpf::offcputime::types::{open_phase, process_time};
 use budget::{Bounded, Weighted, Window};
 use hist::{Histogram, bucket};
 use loader::maps;
+
+use crate::offcputime::endpoints::Endpoint;
 
 /// Most processes of all windows together.
 const MOST_PROCESSES: usize = 1 << 16;
@@ -74,6 +77,8 @@ pub struct Details {
     pub processes: HashMap<u32, ProcessTime>,
     /// Lengths of times in the run queue after waits for something else, by process ID.
     pub queue: HashMap<u32, Lengths>,
+    /// Files and connections that were waited for, by [`Row::endpoint`](super::row::Row::endpoint); of all windows together.
+    pub endpoints: HashMap<u64, Endpoint>,
 }
 
 impl Details {

@@ -25,6 +25,7 @@ use stacks::unwind::Maps;
 use symbols::Origin;
 
 use crate::offcputime::args::Args;
+use crate::offcputime::endpoints;
 use crate::offcputime::harvest::{self, Harvest};
 use crate::offcputime::on_cpu::OnCpu;
 use crate::offcputime::open::{self, Open};
@@ -71,6 +72,8 @@ impl Sampled for Args {
                 // Preallocated, and not used.
                 open.maps.processes.set_max_entries(1)?;
                 open.maps.lengths.set_max_entries(1)?;
+                open.maps.endpoints.set_max_entries(1)?;
+                open.maps.endpoint_paths.set_max_entries(1)?;
             }
             if !self.cycles {
                 open.maps.told_waits.set_max_entries(SMALLEST_RING)?;
@@ -158,6 +161,9 @@ impl Offcputime<'_> {
             cycles.count_losses(&mut harvest.losses);
         }
         harvest.cycles = cycles;
+        if self.args.details {
+            harvest.details.endpoints = endpoints::read(&self.skel)?;
+        }
         let is_choice = !self.args.targets.are_all();
         harvest.quotas = quota::used_up(&self.quotas, &harvest.rows, is_choice);
         Ok(harvest)

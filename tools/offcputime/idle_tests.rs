@@ -20,6 +20,7 @@ fn row(tid: u32, call: libc::c_long, user: u64, ns: u64, count: u64) -> Row {
             syscall: call.try_into().expect("a small number"),
             ..Wait::default()
         },
+        endpoint: 0,
         user,
         kernel: 9,
         waker: 0,

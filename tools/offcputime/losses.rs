@@ -10,12 +10,16 @@ use profile::losses::Losses;
 pub(crate) const NEGATIVE: Words = ("losses.negative", "times running backwards");
 
 /// Those of details, which offcputime itself has no use for.
-pub(crate) const OF_DETAILS: [Words; 3] = [
+pub(crate) const OF_DETAILS: [Words; 4] = [
     (
         "losses.processes_full",
         "threads that ended: table of processes full",
     ),
     ("losses.lengths_full", "lengths of waits: table full"),
+    (
+        "endpoints_full",
+        "waits for files and connections: table full",
+    ),
     ("cycles_full", "waits and calls for work cycles: ring full"),
 ];
 

@@ -42,6 +42,7 @@ fn row(rng: &mut Rng, kernel: u64) -> Row {
             syscall: rng.i16(-1..400),
             ..Wait::default()
         },
+        endpoint: rng.u64(..3),
         user: rng.u64(..5),
         // No two are the same.
         kernel,

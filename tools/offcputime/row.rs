@@ -14,6 +14,8 @@ pub struct Row {
     pub task: Task,
     /// The kernel's word on why it left its CPU.
     pub wait: Wait,
+    /// The file or connection that it waited for, by its number in [`Details`](super::details::Details); 0: none.
+    pub endpoint: u64,
     /// User stack's id in the table of stacks; 0: none.
     pub user: u64,
     /// Kernel stack's id; 0: none.
@@ -58,7 +60,8 @@ impl Row {
             futex_value,
         } = self.wait;
         let wait = (syscall, file_type, futex_op, futex_value, flags);
-        (&self.task, wait, self.user, self.kernel, self.waker)
+        let stacks = (self.user, self.kernel, self.waker);
+        (&self.task, wait, stacks, self.endpoint)
     }
 }
 
@@ -91,6 +94,7 @@ pub(crate) fn row_of(key: &offcputime_key, known: &KnownStacks) -> Row {
             tid: key.tid,
         },
         wait: wait(key.call, key.wait_flags),
+        endpoint: key.call.endpoint,
         user,
         kernel: key.kernel_stack,
         waker: key.waker,
@@ -112,6 +116,7 @@ pub(crate) fn open_row(open: &open_phase, (user, kernel): (u64, u64), lengths: L
             tid: open.tid,
         },
         wait: wait(open.call, open.wait_flags),
+        endpoint: open.call.endpoint,
         user,
         kernel,
         waker: 0,

@@ -24,7 +24,7 @@ pub(crate) const GATED: [&str; 6] = [
 ];
 
 /// Everything that tells rows apart.
-type Key = (Task, Wait, u64, u64, u64);
+type Key = (Task, Wait, u64, (u64, u64, u64));
 
 /// Sums of one row: ns, ns, waits.
 #[derive(Default)]
@@ -105,7 +105,8 @@ impl Sums {
             sum.is_open = false;
         }
         for row in &part.rows {
-            let key = (row.task.clone(), row.wait, row.user, row.kernel, row.waker);
+            let stacks = (row.user, row.kernel, row.waker);
+            let key = (row.task.clone(), row.wait, row.endpoint, stacks);
             let Some(sum) = self.rows.entry(key, Sum::default) else {
                 self.rows_full.0.add(row.count, weight);
                 self.rows_full
@@ -135,10 +136,11 @@ impl Sums {
             losses.count("details_full", what, self.details.homeless);
         }
         let rows = self.rows.drain().map(|(key, sum)| {
-            let (task, wait, user, kernel, waker) = key;
+            let (task, wait, endpoint, (user, kernel, waker)) = key;
             Row {
                 task,
                 wait,
+                endpoint,
                 user,
                 kernel,
                 waker,

@@ -360,6 +360,16 @@ pub fn takes_fd() -> [u64; 8] {
     bits(&[syscalls::TAKES_FD])
 }
 
+/// The bit table of system calls on a file or a connection, a descriptor of which is their first argument.
+pub fn on_fd() -> [u64; 8] {
+    bits(&[syscalls::TAKES_FD, syscalls::SYNC_FD])
+}
+
+/// Numbers of `poll(2)` and `ppoll(2)`.
+pub fn polls() -> [u32; 2] {
+    syscalls::POLL_ARRAY.map(|call| u32::try_from(call).expect("system call numbers are small"))
+}
+
 /// The bit table of system calls in which threads wait for work, but for futexes: `poll` and its like, `accept`, `wait`, reads,
 /// sleep. A thread that has not run yet has its parent's registers, which is in a call that makes threads.
 pub fn for_work() -> [u64; 8] {

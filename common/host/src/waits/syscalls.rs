@@ -2,7 +2,7 @@
 
 use libc::c_long;
 
-pub(super) use crate::machine::{EPOLL, POLL, VFORK, WAIT};
+pub(super) use crate::machine::{EPOLL, POLL, POLL_ARRAY, VFORK, WAIT};
 
 /// `futex_waitv`, and the futex2 calls of Linux 6.7, which have one number everywhere.
 pub(super) const FUTEX: &[c_long] = &[libc::SYS_futex, libc::SYS_futex_waitv, 455, 456];
@@ -94,4 +94,11 @@ pub(super) const TAKES_FD: &[c_long] = &[
     libc::SYS_fallocate,
     libc::SYS_flock,
     libc::SYS_ioctl,
+];
+/// Calls of [`SYNC`] on a descriptor.
+pub(super) const SYNC_FD: &[c_long] = &[
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_syncfs,
+    libc::SYS_sync_file_range,
 ];
