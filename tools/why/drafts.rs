@@ -14,7 +14,7 @@ use profile::rank::Rank;
 use profile::reasons;
 
 use crate::lockstat::Contended;
-use crate::offcputime::{GIL, Harvest, Lengths, Row, THROTTLED, cycles};
+use crate::offcputime::{Details, Endpoint, GIL, Harvest, Lengths, Row, THROTTLED, cycles};
 use crate::runqlat::Interval;
 use crate::why::chains::{self, Chain, Threads};
 use crate::why::disks::{self, FOR_DISKS, Requests};
@@ -53,6 +53,8 @@ struct Draft {
     lengths: Histogram,
     whose: HashMap<u32, u64>,
     blames: HashMap<Culprit, u64>,
+    /// Time by the number of the file or connection that it was for.
+    endpoints: HashMap<u64, u64>,
     /// Samples by function and process.
     functions: HashMap<(Arc<str>, u32), u64>,
     /// Time by stack: a stack that was seen again is in the same place.
@@ -160,6 +162,9 @@ impl Drafts {
             if count > 0 {
                 row.lengths.add_to(&mut draft.lengths);
             }
+            if row.endpoint != 0 && !sample.idle {
+                *draft.endpoints.entry(row.endpoint).or_default() += part_ns;
+            }
             if is_blamed {
                 *draft.blames.entry(culprit.clone()).or_default() += part_ns;
             }
@@ -266,6 +271,7 @@ impl Drafts {
                     whose: whose(&draft.whose, names),
                     lock,
                     chain,
+                    endpoints: endpoints(&draft.endpoints, &found.waits.details),
                     users: requests.and_then(|requests| requests.behind(&blames)),
                     blamed: blames.iter().map(|blame| blame.value).sum(),
                     blames,
@@ -334,6 +340,22 @@ fn whose(times: &HashMap<u32, u64>, names: &HashMap<u32, Arc<str>>) -> Vec<(Prog
         .collect();
     whose.rank_by_key(|(program, ns)| (Reverse(*ns), program.clone()));
     whose
+}
+
+/// Those that are known, the most first. Several numbers may be of one name.
+fn endpoints(times: &HashMap<u64, u64>, details: &Details) -> Vec<(Endpoint, u64)> {
+    let mut sums: HashMap<&Endpoint, u64> = HashMap::new();
+    for (number, ns) in times {
+        if let Some(endpoint) = details.endpoints.get(number) {
+            *sums.entry(endpoint).or_default() += ns;
+        }
+    }
+    let mut most: Vec<_> = sums
+        .into_iter()
+        .map(|(one, ns)| (one.clone(), ns))
+        .collect();
+    most.rank_by_key(|(endpoint, ns)| (Reverse(*ns), endpoint.clone()));
+    most
 }
 
 /// Culprits, the most first. Threads of a process are one, by its name where that is known.

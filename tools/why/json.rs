@@ -9,6 +9,7 @@ use crate::why::account::Account;
 use crate::why::chains::Chain;
 use crate::why::chosen::Chosen;
 use crate::why::cycles_json;
+use crate::why::endpoints;
 use crate::why::line::{Blame, Culprit, Line, Program};
 use crate::why::lock::Lock;
 use crate::why::timeline;
@@ -114,6 +115,7 @@ fn line(line: &Line) -> Value {
     whole["processes"] = line.whose.iter().map(process).collect();
     whole["culprits"] = culprits.collect();
     whole["chain"] = json!(line.chain.as_ref().map(Chain::to_json));
+    whole["endpoints"] = endpoints::to_json(line);
     whole["lock"] = json!(line.lock.as_ref().map(Lock::to_json));
     if let Some(users) = &line.users {
         whole["disk_users"] = users.to_json();

@@ -9,7 +9,7 @@ use profile::frame::Frame;
 use profile::rank::Rank;
 
 use crate::biolatency::Phase;
-use crate::offcputime::SLEEP;
+use crate::offcputime::{Endpoint, SLEEP};
 use crate::why::chains::Chain;
 pub(crate) use crate::why::kinds::{IDLE, LOST, ON_CPU, Program, RESIDUAL, RUN_QUEUE, UNSEEN};
 use crate::why::lock::Lock;
@@ -79,6 +79,8 @@ pub(crate) struct Line {
     pub(crate) lock: Option<Lock>,
     /// From whom it waits for to the root.
     pub(crate) chain: Option<Chain>,
+    /// Files and connections that it waits for, and time, ns; the most first.
+    pub(crate) endpoints: Vec<(Endpoint, u64)>,
     /// Processes that used the disk which it waits for.
     pub(crate) users: Option<Users>,
     /// Sum of all blames that there are, in their unit.

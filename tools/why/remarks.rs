@@ -2,6 +2,7 @@
 
 use crate::why::account::Account;
 use crate::why::chains::Chain;
+use crate::why::endpoints;
 use crate::why::line::{Blame, Culprit, Line, RUN_QUEUE};
 use crate::why::sentences::{function, who};
 
@@ -27,6 +28,9 @@ pub(super) fn remarks(account: &Account, line: &Line) -> Vec<String> {
         remarks.push(format!("  for {}{again}", lock.short()));
     }
     remarks.extend(blamed);
+    if line.is_busy() {
+        remarks.extend(endpoints::remarks(line));
+    }
     if let Some(lock) = &line.lock {
         if before.is_none() {
             remarks.extend(lock.remarks());

@@ -7,6 +7,7 @@ use profile::units;
 use crate::offcputime::{GIL, SLEEP, THROTTLED, for_what};
 use crate::why::account::Account;
 use crate::why::chains::Chain;
+use crate::why::endpoints;
 use crate::why::line::{Culprit, IDLE, LOST, Line, ON_CPU, RUN_QUEUE, UNSEEN};
 use crate::why::lock::Lock;
 use crate::why::words;
@@ -194,20 +195,28 @@ fn neighbour(account: &Account, line: &Line) -> Vec<String> {
 }
 
 fn waker(account: &Account, line: &Line) -> Vec<String> {
-    let Some((culprit, share)) = line.first_blame() else {
+    let first = line.first_blame();
+    let is_nobody =
+        |(culprit, _): (&Culprit, f64)| matches!(culprit, Culprit::Nobody | Culprit::Interrupt);
+    if let Some((endpoint, share)) = endpoints::connection(line)
+        && first.is_none_or(is_nobody)
+    {
+        // No thread of this machine: the other end is another's.
+        return vec![format!("{:.0}% of that was for {endpoint}", 100.0 * share)];
+    }
+    let Some((culprit, share)) = first else {
         return vec!["who ended these waits is not known".to_owned()];
     };
     let percent = format!("{:.0}% of that", 100.0 * share);
     if *culprit == Culprit::Nobody {
         return vec![format!("{percent} nobody has ended yet")];
     }
+    let endpoint = endpoints::sentence(line);
     if let Culprit::Disk(..) = culprit {
         let words = format!("{percent} went by {}", who(culprit, account));
         let users = line.users.iter();
-        return [words]
-            .into_iter()
-            .chain(users.flat_map(|users| users.sentence(line)))
-            .collect();
+        let users = users.flat_map(|users| users.sentence(line));
+        return [words].into_iter().chain(endpoint).chain(users).collect();
     }
     let words = format!("{} ended {percent}", who(culprit, account));
     let place = match culprit {
@@ -222,6 +231,7 @@ fn waker(account: &Account, line: &Line) -> Vec<String> {
     many.into_iter()
         .chain([words])
         .chain(place)
+        .chain(endpoint)
         .chain(doing)
         .chain(root)
         .collect()
