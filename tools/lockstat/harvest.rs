@@ -19,7 +19,6 @@ use profile::model::Task;
 use profile::rank::Rank;
 use stacks::StackTable;
 
-use crate::lockstat::chains::{self, Chain, Labels};
 use crate::lockstat::kernel;
 use crate::lockstat::merge;
 use crate::lockstat::names::Names;
@@ -48,8 +47,6 @@ pub(crate) struct Harvest {
     pub(crate) window_ns: Range<u64>,
     /// Programs' waits for work of classes that were not asked for.
     pub(crate) left_out: Vec<LeftOut>,
-    /// Those that cost most first.
-    pub(crate) chains: Vec<Chain>,
 }
 
 impl Harvest {
@@ -70,22 +67,17 @@ impl Harvest {
         let window_ns = ended.window_ns.end.saturating_sub(ended.window_ns.start);
         kernel::name(&mut rows, skel, stacks, &mut names.symbols)?;
         let of_servers = postgres::take(&mut rows);
-        let mut labels = Labels::new();
-        chains::label_kernel(&rows, &mut labels);
-        let mut left_out = user::name(&mut rows, skel, stacks, names, &mut labels, window_ns)?;
+        let mut left_out = user::name(&mut rows, skel, stacks, names, window_ns)?;
         let asked = &names.server_classes;
         let (of_servers, idle) = postgres::name(of_servers, &names.servers, asked, stacks);
-        chains::label_servers(&of_servers, &mut labels);
         rows.extend(of_servers);
         left_out.extend(idle);
         left_out.rank_by_key(|sum| Reverse((sum.total_ns, sum.class)));
-        let chains = names.chains.take(skel, ended.half, labels)?;
         rows.rank_by_key(|row| Reverse((row.total_ns, row.identity)));
         Ok(Self {
             rows,
             window_ns: ended.window_ns,
             left_out,
-            chains,
         })
     }
 }
@@ -132,7 +124,6 @@ fn by_identity(sums: &[(lock_key, lock_sum)]) -> HashMap<Identity, LockRow> {
                 let flags = known.confidence | new.confidence;
                 merge::add(known, &new);
                 known.locks = 1;
-                known.seen_as.truncate(1);
                 known.confidence = flags;
             }
         }
@@ -163,7 +154,6 @@ fn row(identity: Identity, confidence: u8, sum: &lock_sum) -> LockRow {
     waits.add_exact(sum.contentions, counted_ns, sum.max_ns);
     LockRow {
         identity,
-        seen_as: vec![identity],
         name: LockName::default(),
         class: "",
         what: For::Others,
@@ -267,7 +257,7 @@ mod tests {
         };
         let rows = by_identity(&[wait(0, 10), wait(2, 30), wait(1, 5)]);
         let row = rows.values().next().expect("a lock");
-        assert_eq!((rows.len(), row.locks, row.seen_as.len()), (1, 1, 1));
+        assert_eq!((rows.len(), row.locks), (1, 1));
         assert_eq!((row.contentions, row.total_ns, row.max_ns), (3, 45, 30));
         assert_eq!((row.waits.count(), row.confidence), (3, 3));
     }

@@ -1,11 +1,9 @@
 //! `-j`: every lock, one by one.
 
 use profile::frame::Frame;
-use profile::model::Task;
 use serde_json::{Value, json};
 use stacks::StackTable;
 
-use crate::lockstat::chains::{Chain, Link};
 use crate::lockstat::harvest::Harvest;
 use crate::lockstat::row::LeftOut;
 use crate::lockstat::row::{Arrival, Holder, LockRow, Meanwhile, Waiter};
@@ -23,28 +21,6 @@ pub(crate) fn left_out(classes: &[LeftOut]) -> Value {
                "unended_ns": sum.unended_ns})
     });
     classes.collect()
-}
-
-/// `[{"waits", "links": [{"waiter", "lock", "class", "holder", "ns"}, …]}, …]`, longest first.
-pub(crate) fn chains(chains: &[Chain]) -> Value {
-    let link = |link: &Link| {
-        json!({
-            "waiter": task(&link.waiter),
-            "lock": link.lock.name,
-            "class": link.lock.class,
-            "holder": link.holder.as_ref().map(task),
-            "ns": link.ns,
-        })
-    };
-    let chains = chains.iter().map(|chain| {
-        let links: Vec<Value> = chain.links.iter().map(link).collect();
-        json!({"waits": chain.waits, "links": links})
-    });
-    chains.collect()
-}
-
-fn task(task: &Task) -> Value {
-    json!({"comm": *task.comm, "pid": task.tgid, "tid": task.tid})
 }
 
 fn lock(row: &LockRow, stacks: &mut StackTable) -> Value {

@@ -23,7 +23,6 @@ mod answer;
 mod answer_tests;
 mod args;
 mod came_last;
-mod chains;
 mod engine;
 mod futex;
 mod gils;

@@ -56,7 +56,6 @@ fn sum(kind: &str, rows: &[&LockRow]) -> Option<LockRow> {
 /// Adds the waits for one lock to those for another.
 pub(crate) fn add(sum: &mut LockRow, row: &LockRow) {
     sum.locks += row.locks;
-    sum.seen_as.extend_from_slice(&row.seen_as);
     sum.contentions += row.contentions;
     sum.waits.merge(&row.waits);
     sum.total_ns += row.total_ns;

@@ -2,7 +2,6 @@
 
 use symbols::places::Places;
 
-use crate::lockstat::chains::Chains;
 use crate::lockstat::futex::{Class, Rules};
 use crate::lockstat::kernel::symbols::Symbols;
 use crate::lockstat::postgres::{self, Servers};
@@ -19,7 +18,6 @@ pub(crate) struct Names {
     pub(crate) servers: Servers,
     /// Classes of servers' waits for work that are shown, too.
     pub(crate) server_classes: Vec<postgres::Class>,
-    pub(crate) chains: Chains,
     /// Processes with tasks that nobody sees, of the run so far.
     pub(crate) runtimes: Runtimes,
 }

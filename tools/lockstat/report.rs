@@ -17,7 +17,6 @@ use session::output::Format;
 use stacks::StackTable;
 
 use crate::lockstat::args::Args;
-use crate::lockstat::chains;
 use crate::lockstat::harvest::Harvest;
 use crate::lockstat::losses::Ledger;
 use crate::lockstat::row::Side;
@@ -94,7 +93,6 @@ fn extra(interval: &Interval, stacks: &mut StackTable) -> Map<String, Value> {
         ("end_ns".into(), interval.harvest.window_ns.end.into()),
         ("user_ends".into(), ends::to_json(&interval.profile)),
         ("locks".into(), json::locks(&interval.harvest, stacks)),
-        ("chains".into(), json::chains(&interval.harvest.chains)),
         (
             "left_out".into(),
             json::left_out(&interval.harvest.left_out),
@@ -155,7 +153,6 @@ fn write_human(
     table::write(&merged, look, out, |row, out| {
         listing::write(row, args.stacks, stacks, out)
     })?;
-    chains::text::write(&harvest.chains, look.style, out)?;
     left_out::write(&harvest.left_out, out)?;
     let next = next::next(args, &merged, window_ns, is_there);
     writeln!(out, "\n{next}\n")?;
@@ -179,7 +176,6 @@ mod tests {
                 total_ns: 200,
                 unended_ns: 1,
             }],
-            chains: Vec::new(),
         };
         let mut losses = Losses::default();
         losses.time("locks_full", "waits: table of locks full", 2, 200);

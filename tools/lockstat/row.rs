@@ -110,8 +110,6 @@ pub(crate) const SURE: u8 = 80;
 #[derive(Clone, Debug)]
 pub(crate) struct LockRow {
     pub(crate) identity: Identity,
-    /// As the BPF side tells locks apart, which sees one in several ways.
-    pub(crate) seen_as: Vec<Identity>,
     pub(crate) name: LockName,
     /// `mutex`, `rwsem`, …
     pub(crate) class: &'static str,
@@ -315,7 +313,6 @@ pub(crate) mod tests {
                 tgid: 0,
                 class: 3,
             },
-            seen_as: Vec::new(),
             name: LockName::default(),
             class: "mutex",
             what: For::Others,

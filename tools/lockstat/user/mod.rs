@@ -18,7 +18,6 @@ use loader::maps;
 use profile::rank::Rank;
 use stacks::StackTable;
 
-use crate::lockstat::chains::{Label, Labels};
 use crate::lockstat::futex::{
     self, BY_NAME, Class, Evidence, Role, Rules, Verdict, calls, classify, python,
 };
@@ -31,13 +30,11 @@ use idle::{Depth, Seen};
 pub(crate) use open::add_stacks as add_open_stacks;
 
 /// Judges and names the programs' locks among `rows`, puts together what is one lock, and takes out the waits for work that were not asked for.
-/// `labels` get all of them.
 pub(crate) fn name(
     rows: &mut Vec<LockRow>,
     skel: &LockstatSkel<'_>,
     stacks: &mut StackTable,
     names: &mut Names,
-    labels: &mut Labels,
     window_ns: u64,
 ) -> Result<Vec<LeftOut>> {
     let known = maps::entries::<lock_id, futex_lock>(&skel.maps.futex_locks)?;
@@ -70,10 +67,6 @@ pub(crate) fn name(
     say_what_for(&mut united, stacks, window_ns);
     let all = united.iter().map(|(_, _, row)| row);
     names.runtimes.look_at(all, &names.rules, stacks);
-    for (class, _, row) in &united {
-        let label = Label::of(row, class.names_holder());
-        labels.extend(row.seen_as.iter().map(|seen| (*seen, label.clone())));
-    }
     let (shown, hidden): (Vec<_>, Vec<_>) = united
         .into_iter()
         .partition(|(class, _, row)| row.what != For::Work || names.classes.contains(class));
