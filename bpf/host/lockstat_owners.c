@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* lockstat_owners.c: lockstat's programs for kernel locks that have owners, names and chains of waits behind them on this machine, and
- * what a test asks of them.
- */
+/* lockstat_owners.c: lockstat's programs for kernel locks that have owners and names, on this machine, and what a test asks of them. */
 #include "kernel_layout.h"
 #include "host.h"
 #include "futex_registers.h"
@@ -9,10 +7,6 @@
 
 #undef bpf_ksym_exists
 #define bpf_ksym_exists(symbol) host_has(#symbol)
-/* Rows that are made at one instant of a clock that stands still have different ids all the same. */
-static __u32 host_asked;
-#undef bpf_get_smp_processor_id
-#define bpf_get_smp_processor_id() (host_asked++)
 #define bpf_probe_read_user(to, bytes, from) (-14)
 #define bpf_get_prandom_u32() host_dice
 /* The random number that programs get, which a test rolls. */
@@ -115,9 +109,9 @@ void host_owned(__u64 *lock, __u32 words, __u64 owner)
 #include "lockstat_rows.h"
 
 /* Beginnings without an end, ends without a beginning, beginnings before the window, stacks that found no scratch, the same of holders,
- * maxima; what found no room: locks, their ns, buckets, waiters, their ns, holders, names, chains. Then what must never happen.
+ * maxima; what found no room: locks, their ns, buckets, waiters, their ns, holders, names. Then what must never happen.
  */
-void host_told(__u64 told[15])
+void host_told(__u64 told[14])
 {
 	told[0] = kernel_lock_losses.unended;
 	told[1] = kernel_lock_losses.unbegun;
@@ -132,8 +126,7 @@ void host_told(__u64 told[15])
 	told[10] = lock_losses.waiters_full_ns;
 	told[11] = lock_losses.holders_full;
 	told[12] = lock_losses.names_full;
-	told[13] = chains_full;
-	told[14] = lock_losses.negative + kernel_lock_losses.nested + host_references + host_claims +
+	told[13] = lock_losses.negative + kernel_lock_losses.nested + host_references + host_claims +
 		   host_misnamed;
 }
 
@@ -145,36 +138,22 @@ static __u64 host_letters(const __u8 *comm)
 	return letters;
 }
 
-static bool host_tells_chain(const void *of, const void *value, void *to)
-{
-	const struct host_taking *taking = to;
-	const struct chain_key *key = of;
-	const struct chain_value *row = value;
-
-	HOST_ROW(taking, HOST_LOCK(4, key->lock), row->id, key->next, key->waiter_tid, key->holder_tid, row->waiter_tgid,
-		 row->holder_tgid, row->kind, host_letters(row->waiter_comm), host_letters(row->holder_comm), row->halves[0].waits,
-		 row->halves[0].total_ns, row->halves[0].next_ns, row->halves[1].waits, row->halves[1].total_ns,
-		 row->halves[1].next_ns);
-	return false;
-}
-
 static bool host_tells_name(const void *of, const void *value, void *to)
 {
 	const struct host_taking *taking = to;
 	const struct lock_id *lock = of;
 	const struct lock_name *name = value;
 
-	HOST_ROW(taking, HOST_LOCK(5, *lock), name->number, name->kernel_stack, name->kind, name->file_type, host_letters(name->slab),
+	HOST_ROW(taking, HOST_LOCK(4, *lock), name->number, name->kernel_stack, name->kind, name->file_type, host_letters(name->slab),
 		 host_letters(name->text), host_letters(name->device));
 	return false;
 }
 
-/* Chains and names, which stay: the lock, then what the functions above say. */
+/* Names, which stay: the lock, then what the function above says. */
 void host_tell(host_row *row, void *to)
 {
 	struct host_taking taking = { 0, row, to };
 
-	host_visit(&chains, host_tells_chain, &taking);
 	host_visit(&lock_names, host_tells_name, &taking);
 }
 

@@ -5,7 +5,6 @@
 
 #define __FUTEX_BPF_H__
 
-#define bpf_get_current_pid_tgid() 0
 #define futex_found(wait, task, event) ((void)(wait))
 #define futex_switched_in(wait, task) ((void)(wait))
 #define futex_switched_out(wait, task, runnable, state, event) ((void)(wait))

@@ -14,7 +14,9 @@
 #include "futex_state.bpf.h"
 #include "lock_holders.bpf.h"
 
-/* kfunc of 6.14; without it, or bpf_task_from_pid, nobody vouches for a number in memory, and there is no holder. */
+/* kfunc of 6.14; without it, or bpf_task_from_pid, nobody vouches for a number in memory, and there is no holder. It stands for
+ * bc638d8cb5be (6.12), too, since which programs of classic tracepoints may call kfuncs.
+ */
 struct task_struct *bpf_task_from_vpid(s32 vpid) __ksym __weak;
 
 #define FUTEX_TID_MASK 0x3fffffff

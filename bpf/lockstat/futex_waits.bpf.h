@@ -20,7 +20,6 @@
 #include "futex_state.bpf.h"
 #include "futex_wakeups.bpf.h"
 #include "gil.bpf.h"
-#include "lock_chains.bpf.h"
 #include "lock_counts.bpf.h"
 #include "members.bpf.h"
 #include "stacks.bpf.h"
@@ -89,7 +88,7 @@ static __always_inline void futex_entered(struct futex_wait *futex, struct task_
 	futex->phase = FUTEX_RUNNING;
 	futex->wait.is_spinning = 1;
 	__builtin_memset(&futex->evidence, 0, sizeof(futex->evidence));
-	/* Else, in a classic tracepoint's program, it is not for us to ask who that is: see lock_chains.bpf.h. */
+	/* Else, in a classic tracepoint's program, it is not for us to ask who that is: see futex_holder.bpf.h. */
 	if (bpf_ksym_exists(bpf_task_from_vpid))
 		find_holder(&futex->call, task, &futex->evidence, &futex->wait.holder);
 }
@@ -226,8 +225,6 @@ static __noinline void futex_raced(struct futex_wait *futex, const struct futex_
 /* Splits the wait in two: before the requeue it was for one futex, after it for another. */
 static __noinline void count_requeued(struct futex_wait *futex, struct task_struct *task, __u64 now)
 {
-	__u32 waker_pid = futex->wait.waker_pid;
-	__u64 released_ns = futex->wait.released_ns;
 	__u64 waker = futex->wait.waker, stack = futex->wait.user_stack;
 	__u32 inside = futex->wait.inside;
 	/* Time on run queues since the requeue. */
@@ -253,8 +250,6 @@ static __noinline void count_requeued(struct futex_wait *futex, struct task_stru
 	futex->wait.user_stack = stack;
 	futex->wait.inside = inside;
 	futex->wait.waker = waker;
-	futex->wait.waker_pid = waker_pid;
-	futex->wait.released_ns = released_ns;
 	futex->wait.run_queue_ns = run_queue_ns;
 	futex->wait.is_given_up = is_given_up;
 	futex->wait.holder = holder;
@@ -305,7 +300,6 @@ static __always_inline void futex_returned(struct futex_wait *futex, struct task
 	if (futex->requeued_ns > futex->wait.begin_ns && futex->requeued_ns < now)
 		count_requeued(futex, task, now);
 	count_ended_wait(&futex->wait, task, now);
-	remember_wait(&futex->wait, task, now);
 	__sync_fetch_and_add(&futex_events, 1);
 	futex->restarts = ret == -ERESTART_RESTARTBLOCK;
 }

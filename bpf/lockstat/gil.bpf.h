@@ -15,7 +15,6 @@
 #include "futex_stacks.bpf.h"
 #include "futex_state.bpf.h"
 #include "futex_wakeups.bpf.h"
-#include "lock_chains.bpf.h"
 #include "lock_counts.bpf.h"
 #include "maps.bpf.h"
 
@@ -129,7 +128,6 @@ static __noinline void end_paused(struct futex_wait *futex, struct task_struct *
 	futex->wait.is_given_up = 0;
 	drop_unsure_holder(futex);
 	count_ended_wait(&futex->wait, task, futex->paused_ns);
-	remember_wait(&futex->wait, task, futex->paused_ns);
 	__sync_fetch_and_add(&futex_events, 1);
 }
 

@@ -17,7 +17,7 @@
 
 #include <bpf/bpf_tracing.h>
 #include "kernel_owner.bpf.h"
-#include "lock_chains.bpf.h"
+#include "lock_counts.bpf.h"
 #include "lock_holders.bpf.h"
 #include "lock_names.bpf.h"
 #include "maps.bpf.h"
@@ -291,8 +291,6 @@ static __always_inline void lock_ends(void *ctx, struct kernel_waits *waits, str
 		walk_waiter(ctx, wait, task);
 	name_lock(wait, task);
 	count_ended_wait(wait, task, now);
-	if (!wait->is_spinning)
-		remember_wait(wait, task, now);
 }
 
 SEC("tp_btf/contention_begin")

@@ -25,14 +25,12 @@ static __always_inline bool wants_kernel_releasers(void)
 	return !config.releasers.no_user || !config.releasers.no_kernel;
 }
 
-static __always_inline void note_kernel_releaser(void *ctx, struct lock_wait *wait, __u64 now)
+static __always_inline void note_kernel_releaser(void *ctx, struct lock_wait *wait)
 {
 	struct task_struct *waker = current_task();
 	struct stack_scratch *scratch;
 	__u32 slot;
 
-	wait->released_ns = now;
-	wait->waker_pid = (__u32)bpf_get_current_pid_tgid();
 	/* The lock names nobody: whoever wakes last releases. But a semaphore may be released by an interrupt, which is nobody. */
 	if ((!wait->holder.kind || wait->holder.kind == HOLDER_WAKER) && wait->lock.class != KERNEL_SEMAPHORE)
 		note_holder(&wait->holder, waker, HOLDER_WAKER, false);
@@ -51,14 +49,10 @@ static __always_inline void note_kernel_releaser(void *ctx, struct lock_wait *wa
 static __always_inline void kernel_waiter_woken(void *ctx, struct kernel_waits *waits)
 {
 	struct lock_wait *wait = sleeping_wait(waits);
-	__u64 now;
 
-	if (!wait)
+	if (!wait || has_ended(bpf_ktime_get_ns()))
 		return;
-	now = bpf_ktime_get_ns();
-	if (has_ended(now))
-		return;
-	note_kernel_releaser(ctx, wait, now);
+	note_kernel_releaser(ctx, wait);
 	/* It is not queued before we are done. */
 	waits->runnable_ns = bpf_ktime_get_ns();
 }

@@ -103,8 +103,7 @@ struct lock_wait {
 	__u64 kernel_stack;
 	__u64 user_stack;
 	__u64 waker;
-	/* When it was released last, and by whom, in the initial namespace; 0: it was not. */
-	__u64 released_ns;
+	/* Whoever released a futex last, in the initial namespace; 0: nobody did. */
 	__u32 waker_pid;
 	/* Frames of user_stack, from the leaf on, that lie inside of where the thread waits for work. */
 	__u32 inside;

@@ -10,7 +10,6 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
-#include "lock_history.bpf.h"
 #include "lock_counts.bpf.h"
 #include "futex_state.bpf.h"
 #include "backend_state.bpf.h"
@@ -50,7 +49,6 @@ struct member {
 	struct futex_wait futex;
 	struct backend backend;
 	struct sleep sleep;
-	struct lock_history past;
 	struct pauses pauses;
 };
 
@@ -71,7 +69,6 @@ struct lockstat_config {
 
 const volatile struct lockstat_config config = {};
 
-#include "lock_chains.bpf.h"
 #include "kernel_locks.bpf.h"
 #include "kernel_wakeups.bpf.h"
 #include "futex.bpf.h"

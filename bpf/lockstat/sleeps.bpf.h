@@ -123,8 +123,6 @@ static __always_inline void sleep_is_woken(void *ctx, struct member *member)
 	sleep->runnable_ns = now;
 	if (!is_given(member))
 		return;
-	sleep->wait.waker_pid = (__u32)bpf_get_current_pid_tgid();
-	sleep->wait.released_ns = now;
 	note_holder(&sleep->wait.holder, current_task(), HOLDER_WAKER, false);
 	note_meanwhile(&sleep->wait, now);
 	if ((config.releasers.no_user && config.releasers.no_kernel) || leaves_out_stack())

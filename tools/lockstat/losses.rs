@@ -30,7 +30,7 @@ pub(super) fn begun_before(skel: &LockstatSkel<'_>) -> Result<u64> {
 }
 
 /// Counters of what was not counted.
-pub(crate) const LOSSES: [Words; 19] = [
+pub(crate) const LOSSES: [Words; 18] = [
     ("lock_losses.locks_full", "waits: table of locks full"),
     (
         "lock_losses.buckets_full",
@@ -57,7 +57,6 @@ pub(crate) const LOSSES: [Words; 19] = [
         "maxima that may be too small: two CPUs at once",
     ),
     ("lock_losses.negative", "times running backwards"),
-    ("chains_full", "chained waits: table full"),
     ("kernel_lock_losses.unbegun", "waits: beginning not seen"),
     ("kernel_lock_losses.unended", "waits: end not seen"),
     ("kernel_lock_losses.nested", "events during our own work"),

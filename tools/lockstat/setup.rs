@@ -57,7 +57,6 @@ fn make_small(maps: &mut OpenLockstatMaps<'_>) -> Result<()> {
     maps.stacks_sent.set_max_entries(STACKS)?;
     maps.stack_ring.set_max_entries(RING)?;
     maps.holders.set_max_entries(HOLDERS)?;
-    maps.chains.set_max_entries(HOLDERS)?;
     maps.lock_names.set_max_entries(LOCKS)?;
     Ok(maps.futex_locks.set_max_entries(LOCKS)?)
 }

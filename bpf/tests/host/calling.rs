@@ -67,7 +67,7 @@ impl Programs {
         rows
     }
 
-    /// Locks that are described, or chains and names, as `host_tell` says.
+    /// Locks that are described, or their names, as `host_tell` says.
     pub(crate) fn tell(&self) -> Vec<Vec<u64>> {
         let mut rows = Vec::new();
         self.host.tell("host_tell", (row as Row, &mut rows));

@@ -68,11 +68,7 @@ impl Owners {
             return;
         }
         let end = if ret == 0 { End::Over } else { End::GivenUp };
-        self.book
-            .is_over_at(waiting.wait.clone(), self.now, end, edge);
-        if !waiting.is_spinning {
-            self.is_past(at, &waiting);
-        }
+        self.book.is_over_at(waiting.wait, self.now, end, edge);
     }
 
     pub(super) fn is_left_open(&mut self, mut waiting: Waiting, edge: Edge) -> Waiting {

@@ -89,10 +89,9 @@ impl Owners {
     /// Names that the programs know, and those of the model.
     pub(crate) fn names(&self) -> [Vec<Vec<u64>>; 2] {
         let mut programs = self.programs.tell();
-        programs.retain(|row| row[0] == 5);
         let model = self.named.iter().map(|(key, name)| {
             let lock = [
-                5,
+                4,
                 key.address,
                 u64::from(key.operation),
                 100,
@@ -107,7 +106,7 @@ impl Owners {
     }
 
     /// The numbers of `host_told`, as they should be.
-    pub(crate) fn lost(&self) -> [u64; 15] {
+    pub(crate) fn lost(&self) -> [u64; 14] {
         let (lost, full) = (&self.lost, &self.book.told);
         [
             lost.unended,
@@ -123,7 +122,6 @@ impl Owners {
             full[6],
             full[7],
             lost.names_full,
-            self.chained.full,
             0,
         ]
     }

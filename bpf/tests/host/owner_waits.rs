@@ -168,7 +168,6 @@ impl Owners {
     fn is_released(&mut self, at: usize, by: Option<usize>) {
         let (tid, tgid) = by.map_or((0, 0), |by| (self.threads[by].tid, self.threads[by].tgid));
         let waker = self.waker(tid, tgid);
-        let now = self.now;
         let wants = self.has_stacks[0] || self.has_stacks[1];
         let Some(top) = self.threads[at]
             .waits
@@ -177,7 +176,6 @@ impl Owners {
         else {
             return;
         };
-        top.released = Some((now, tid));
         let is_semaphore = top.wait.key.operation == 0;
         if !is_semaphore && top.wait.holder.is_none_or(|holder| holder.kind == WAKER) {
             top.wait.holder = Some(Holder {

@@ -1,7 +1,6 @@
 //! Threads under lockstat's programs that wait for the kernel's locks at random: for owners who wait themselves, woken by others, within
 //! one another, from before the window to behind its end.
 
-use std::collections::VecDeque;
 use std::ffi::CStr;
 
 use fastrand::Rng;
@@ -12,8 +11,6 @@ use crate::host::Host;
 
 #[path = "owner_calls.rs"]
 mod calls;
-#[path = "owner_chains.rs"]
-mod chains;
 #[path = "owner_ends.rs"]
 mod ends;
 #[path = "owner_intervals.rs"]
@@ -25,7 +22,6 @@ mod others;
 #[path = "owner_waits.rs"]
 mod waits;
 
-use chains::{Chains, Past};
 use locks::{Lock, MUTEX, Names};
 
 const THREADS: usize = 8;
@@ -36,9 +32,8 @@ const DEEPEST: usize = 5;
 const INTERRUPTIBLE: u32 = 1;
 const UNINTERRUPTIBLE: u32 = 2;
 /// Fields and functions that some kernels have not.
-const LACKED: [&CStr; 9] = [
+const LACKED: [&CStr; 8] = [
     c"bpf_task_from_pid",
-    c"bpf_task_from_vpid",
     c"bpf_get_kmem_cache",
     c"",
     c"",
@@ -63,8 +58,6 @@ struct Waiting {
     begin_ns: u64,
     is_spinning: bool,
     is_walked: bool,
-    /// Somebody woke the thread last then.
-    released: Option<(u64, u32)>,
 }
 
 impl Waiting {
@@ -75,7 +68,6 @@ impl Waiting {
             begin_ns,
             is_spinning: false,
             is_walked: false,
-            released: None,
         }
     }
 }
@@ -90,8 +82,6 @@ struct Thread {
     is_known: bool,
     /// An interval has ended since the iterator came by.
     edge: Option<Edge>,
-    /// Waits that are over, the latest one last.
-    past: VecDeque<Past>,
 }
 
 /// Losses that the programs count besides waits.
@@ -108,7 +98,6 @@ struct Lost {
 pub(crate) struct Owners {
     pub(crate) programs: Programs,
     book: Book,
-    chained: Chains,
     named: Names,
     lost: Lost,
     rng: Rng,
@@ -145,7 +134,6 @@ impl Owners {
             locks: locks::make(&programs),
             programs,
             book: Book::default(),
-            chained: Chains::default(),
             named: Names::new(),
             lost: Lost::default(),
             now: 1_000,
@@ -178,7 +166,6 @@ impl Owners {
                 waits: Vec::new(),
                 is_known: false,
                 edge: None,
-                past: VecDeque::new(),
             });
             world.dress(at);
         }
@@ -360,7 +347,6 @@ impl Owners {
         self.threads[at].task = self.programs.thread(tid, tgid);
         self.dress(at);
         self.threads[at].is_known = true;
-        self.threads[at].past.clear();
         self.set(Some(STRANGER));
         self.programs
             .host
