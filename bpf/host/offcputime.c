@@ -2,6 +2,7 @@
 /* offcputime.c: offcputime's programs on this machine, and what a test asks of them. */
 #include "vmlinux.h"
 #include "host.h"
+#include "no_endpoints.h"
 #include "no_stacks.h"
 
 /* Two addresses are on every stack that is walked from outside. */

@@ -2,6 +2,7 @@
 /* offcputime_stacks.c: offcputime's programs on this machine, where threads have stacks, and what a test asks of these. */
 #include "vmlinux.h"
 #include "host.h"
+#include "no_endpoints.h"
 #include "no_stacks.h"
 
 #undef __KERNEL_STACK_CACHE_BPF_H__

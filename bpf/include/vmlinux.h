@@ -172,14 +172,23 @@ struct file {
 	void *private_data;
 };
 
+struct in6_addr {
+	u64 words[2];
+};
+
 struct sock_common {
+	__be32 skc_daddr;
+	__be16 skc_dport;
+	u16 skc_num;
 	unsigned short skc_family;
+	struct in6_addr skc_v6_daddr;
 };
 
 struct sock {
 	struct sock_common __sk_common;
 	u32 sk_max_ack_backlog;
 	u16 sk_type;
+	u16 sk_protocol;
 };
 
 struct socket {
@@ -194,8 +203,15 @@ typedef struct refcount_struct {
 	atomic_t refs;
 } refcount_t;
 
+struct sockaddr_un {
+	unsigned short sun_family;
+	char sun_path[108];
+};
+
 struct unix_address {
 	refcount_t refcnt;
+	int len;
+	struct sockaddr_un name[];
 };
 
 struct unix_sock {

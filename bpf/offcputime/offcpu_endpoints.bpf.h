@@ -8,7 +8,6 @@
 
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
-#include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "maps.bpf.h"
 #include "offcpu_config.bpf.h"
@@ -49,41 +48,13 @@ __u64 endpoints_full = 0;
 MAP(HASH, endpoints, __u64, struct endpoint, MAX_ENDPOINTS);
 MAP(HASH, endpoint_paths, __u64, struct file_path, MAX_ENDPOINT_PATHS);
 
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-struct in6_addr {
-	__u64 words[2];
-};
-struct sock_common___connected {
-	__be32 skc_daddr;
-	__be16 skc_dport;
-	__u16 skc_num;
-	struct in6_addr skc_v6_daddr;
-};
-struct sock___connected {
-	struct sock_common___connected __sk_common;
-	__u16 sk_protocol;
-};
-struct sockaddr_un {
-	__u16 sun_family;
-	char sun_path[108];
-};
-struct unix_address___named {
-	int len;
-	struct sockaddr_un name[];
-};
-
-#pragma clang attribute pop
-
-static __always_inline void describe_connection(struct endpoint *endpoint, struct sock *socket, __u16 family)
+static __always_inline void describe_connection(struct endpoint *endpoint, struct sock *sock, __u16 family)
 {
-	struct sock___connected *sock = (void *)socket;
-
 	endpoint->protocol = BPF_CORE_READ(sock, sk_protocol);
 	if (endpoint->is_accepted) {
 		endpoint->port = BPF_CORE_READ(sock, __sk_common.skc_num);
 	} else {
-		endpoint->port = bpf_ntohs(BPF_CORE_READ(sock, __sk_common.skc_dport));
+		endpoint->port = __builtin_bswap16(BPF_CORE_READ(sock, __sk_common.skc_dport));
 		if (family == AF_INET)
 			bpf_core_read(endpoint->address, sizeof(__be32), &sock->__sk_common.skc_daddr);
 		else
@@ -128,10 +99,10 @@ static __always_inline void describe_endpoint(struct endpoint *endpoint, struct 
 /* The hash of stacks.bpf.h. */
 static __always_inline __u64 endpoint_hash(const struct endpoint *endpoint)
 {
-	const __u64 *words = (const __u64 *)endpoint;
-	__u64 hash = 0;
+	__u64 words[sizeof(*endpoint) / sizeof(__u64)], hash = 0;
 
-	for (int i = 0; i < sizeof(*endpoint) / sizeof(*words); i++) {
+	__builtin_memcpy(words, endpoint, sizeof(words));
+	for (int i = 0; i < sizeof(words) / sizeof(*words); i++) {
 		hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15ULL;
 		hash ^= hash >> 29;
 	}
@@ -141,11 +112,11 @@ static __always_inline __u64 endpoint_hash(const struct endpoint *endpoint)
 /* As it is bound, NUL included where it begins with one: as long as the kernel says, and the rest is zeros. */
 static __always_inline void read_socket_path(struct file_path *to, __u64 address)
 {
-	struct unix_address___named *name = (void *)address;
+	struct unix_address *name = (void *)address;
 	__u32 bytes = BPF_CORE_READ(name, len) - sizeof(((struct sockaddr_un *)NULL)->sun_family);
 
 	if (bytes <= sizeof(((struct sockaddr_un *)NULL)->sun_path))
-		bpf_probe_read_kernel(to->names, bytes, (void *)name + bpf_core_field_offset(name->name) + sizeof(__u16));
+		bpf_core_read(to->names, bytes, &name->name[0].sun_path);
 }
 
 /* A device and connections need no path. */

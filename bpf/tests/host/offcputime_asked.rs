@@ -192,6 +192,8 @@ pub(crate) struct Open {
     file_type: u8,
     futex_op: u8,
     futex_value: u32,
+    /// Nobody asks for files and connections.
+    endpoint: u64,
     pub(crate) phase: u8,
     pub(crate) wait_flags: u8,
     wanted: u8,

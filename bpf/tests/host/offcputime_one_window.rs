@@ -42,8 +42,8 @@ fn open(machine: &mut Machine, seed: u64, is_limited: bool, under_way: &RefCell<
 /// Rows of threads whose waits were under way lose their flags, and the wakers that depend on them.
 fn without_reasons(all: Entries, under_way: &UnderWay) -> Entries {
     const WAKER: Range<usize> = 40..48;
-    const FLAGS: usize = 56;
-    const KEY: usize = 64;
+    const FLAGS: usize = 64;
+    const KEY: usize = 72;
     let (rows, mut all): (Entries, Entries) = all
         .into_iter()
         .partition(|(table, _)| table == "offcpu_time");

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+/* no_endpoints.h: programs that nobody asks which files and connections waits are for; before the tool's programs. */
+#ifndef __HOST_NO_ENDPOINTS_H__
+#define __HOST_NO_ENDPOINTS_H__
+
+#define __OFFCPU_ENDPOINTS_BPF_H__
+#define endpoint_of(task, call, polled) 0
+#define polled_alone(task) 0
+
+#endif

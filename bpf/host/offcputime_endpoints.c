@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/* offcputime_endpoints.c: the file or connection behind a descriptor, on this machine, and what a test asks of it. */
+#include "vmlinux.h"
+#include "host.h"
+#include <bpf/bpf_core_read.h>
+
+/* Registers that hold arguments differ between architectures: here they lie behind all others. */
+#define HOST_PARAMETER(regs, at) (((__u64 *)((regs) + 1))[at])
+#define PT_REGS_PARM1_CORE_SYSCALL(regs) HOST_PARAMETER(regs, 0)
+#define PT_REGS_PARM2_CORE_SYSCALL(regs) HOST_PARAMETER(regs, 1)
+#define PT_REGS_PARM3_CORE_SYSCALL(regs) HOST_PARAMETER(regs, 2)
+#include <bpf/bpf_tracing.h>
+#include "no_stacks.h"
+
+/* Nothing is on the first page. */
+#define bpf_probe_read_user(to, bytes, from) \
+	((__u64)(from) < 4096 ? -14 : (__builtin_memcpy(to, (const void *)(from), bytes), 0))
+
+/* A path is the name of its leaf, told by the inode's number. */
+struct file_path;
+static void host_path(struct file_path *to, const struct file *file);
+#define bpf_core_field_offset(field) ((__u64)(void *)&(field))
+#include "paths.bpf.h"
+#define read_path(to, file) host_path(to, file)
+#include "../offcputime/offcpu_endpoints.bpf.h"
+#include "call_number.h"
+
+static void host_path(struct file_path *to, const struct file *file)
+{
+	to->is_whole = 1;
+	to->names[0][0] = file->f_inode->i_ino;
+}
+
+/* What a descriptor is of: S_IFMT >> 12, inode and device; a socket's words. */
+struct host_end {
+	__u64 inode;
+	__u64 address[2];
+	__u32 device;
+	__u32 mode;
+	__u16 family;
+	__u16 type;
+	__u16 protocol;
+	__u16 own_port;
+	__u16 other_port;
+	__u16 backlog;
+	/* Unix: names of both ends, 0: it has none, and how many sockets have the own one. */
+	__u16 own_name;
+	__u16 other_name;
+	__u16 namesakes;
+	__u16 pad;
+};
+
+#define HOST_NAMES 8
+#define HOST_FD 3
+
+/* Listening sockets' names, each in one place for all that have it. */
+static union {
+	struct unix_address address;
+	__u8 room[sizeof(struct unix_address) + sizeof(struct sockaddr_un)];
+} host_names[HOST_NAMES];
+
+static struct unix_address *host_name(__u16 number, __u16 namesakes)
+{
+	if (!number)
+		return NULL;
+	host_names[number].address.refcnt.refs.counter = namesakes;
+	host_names[number].address.len = sizeof(__u16) + 2;
+	host_names[number].address.name->sun_path[0] = '/';
+	host_names[number].address.name->sun_path[1] = 'a' + number;
+	return &host_names[number].address;
+}
+
+static struct files_struct *host_open(const struct host_end *end)
+{
+	static struct inode inode;
+	static struct super_block system;
+	static struct unix_sock own, other;
+	static struct socket socket;
+	static struct file file, *opened[HOST_FD + 1];
+	static struct fdtable table;
+	static struct files_struct files;
+	struct sock_common *common = &own.sk.__sk_common;
+
+	inode.i_mode = end->mode << 12 | 0644;
+	inode.i_ino = end->inode;
+	inode.i_sb = &system;
+	system.s_dev = end->device;
+	common->skc_family = end->family;
+	common->skc_num = end->own_port;
+	common->skc_dport = __builtin_bswap16(end->other_port);
+	__builtin_memcpy(&common->skc_daddr, end->address, sizeof(common->skc_daddr));
+	__builtin_memcpy(&common->skc_v6_daddr, end->address, sizeof(common->skc_v6_daddr));
+	own.sk.sk_type = end->type;
+	own.sk.sk_protocol = end->protocol;
+	own.sk.sk_max_ack_backlog = end->backlog;
+	own.peer = &other.sk;
+	other.addr = host_name(end->other_name, 1);
+	own.addr = host_name(end->own_name, end->namesakes);
+	socket.sk = &own.sk;
+	file.f_inode = &inode;
+	file.private_data = &socket;
+	opened[HOST_FD] = &file;
+	table.fd = opened;
+	table.max_fds = HOST_FD + 1;
+	files.fdt = &table;
+	return &files;
+}
+
+/* Bit n of `on_fd`: a call on a descriptor; the two of `polls` poll. */
+void host_calls(const __u64 on_fd[SYSCALLS_MAX / 64], const __u32 polls[2])
+{
+	struct offcputime_config asked = { .details = 1 };
+
+	__builtin_memcpy(asked.on_fd, on_fd, sizeof(asked.on_fd));
+	__builtin_memcpy(asked.polls, polls, sizeof(asked.polls));
+	host_poke(&config, &asked, sizeof(asked));
+}
+
+struct host_told {
+	__u64 is_known;
+	struct endpoint endpoint;
+	/* The first word of its path. */
+	__u64 path;
+};
+
+/* A thread waits in a call for an endpoint: that which is told of it. `polls`: the descriptor's number is in its memory, and not in its
+ * register, and how many of them are.
+ */
+void host_waits(const struct host_end *end, __u32 number, __u32 polls, struct host_told *told)
+{
+	struct task_struct task = { .files = host_open(end) };
+	__u64 hash, *registers = &HOST_PARAMETER((struct pt_regs *)host_registers(), 0);
+	struct wait_call call = { .syscall = number };
+	__u32 polled[2] = { HOST_FD };
+	struct file_path *path;
+
+	host_enter(host_registers(), number);
+	registers[0] = polls ? (__u64)polled : HOST_FD;
+	registers[1] = polls;
+	hash = endpoint_of(&task, &call, polled_alone(&task));
+	if (!hash)
+		return;
+	told->is_known = 1;
+	told->endpoint = *(struct endpoint *)bpf_map_lookup_elem(&endpoints, &hash);
+	path = bpf_map_lookup_elem(&endpoint_paths, &hash);
+	told->path = path ? path->names[0][0] : 0;
+}
+
+/* Where the kernel has a name. */
+__u64 host_place(__u32 number)
+{
+	return (__u64)&host_names[number].address;
+}
+
+__u64 host_full(void)
+{
+	return endpoints_full;
+}

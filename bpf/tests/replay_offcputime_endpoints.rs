@@ -1,0 +1,197 @@
+//! The file or connection that a wait is for: descriptors of every kind, in calls of every kind, against a model.
+
+#[expect(dead_code, reason = "it has machines for tools, too")]
+mod host;
+
+use fastrand::Rng;
+use host::Host;
+
+/// `MAX_ENDPOINTS`
+const MOST: u64 = 4096;
+/// Numbers of system calls: one on a descriptor, two that poll, and one that does neither.
+const ON_FD: u32 = 70;
+const POLLS: [u32; 2] = [7, 271];
+const OTHER: u32 = 202;
+
+const FILE: u8 = 1;
+const UNIX: u8 = 2;
+const IPV4: u8 = 3;
+const IPV6: u8 = 4;
+
+const REGULAR: u32 = 8;
+const SOCKET: u32 = 12;
+
+/// `struct host_end` of host/offcputime_endpoints.c.
+#[derive(Clone, Debug, Default)]
+#[repr(C)]
+struct End {
+    inode: u64,
+    address: [u64; 2],
+    device: u32,
+    mode: u32,
+    family: u16,
+    kind: u16,
+    protocol: u16,
+    own_port: u16,
+    other_port: u16,
+    backlog: u16,
+    own_name: u16,
+    other_name: u16,
+    namesakes: u16,
+    pad: u16,
+}
+
+/// `struct endpoint`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+struct Endpoint {
+    address: [u64; 2],
+    port: u16,
+    protocol: u8,
+    kind: u8,
+    is_accepted: u8,
+    pad: [u8; 3],
+}
+
+/// `struct host_told` of host/offcputime_endpoints.c.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+struct Told {
+    is_known: u64,
+    endpoint: Endpoint,
+    path: u64,
+}
+
+impl End {
+    fn random(rng: &mut Rng) -> Self {
+        Self {
+            inode: rng.u64(1..30),
+            address: [rng.u64(..4), rng.u64(..2)],
+            device: rng.u32(..3),
+            mode: [1, 2, 4, 6, REGULAR, SOCKET, SOCKET, SOCKET, SOCKET][rng.usize(..9)],
+            family: [1, 2, 10, 16][rng.usize(..4)],
+            kind: [1, 2, 5][rng.usize(..3)],
+            protocol: [0, 6, 17][rng.usize(..3)],
+            own_port: rng.u16(..3),
+            other_port: rng.u16(..3) << 8,
+            backlog: rng.u16(..2),
+            own_name: rng.u16(..8),
+            other_name: rng.u16(..8),
+            namesakes: rng.u16(1..3),
+            pad: 0,
+        }
+    }
+
+    /// accept(2) gave it: TCP's keep the backlog of the socket that listens, Unix sockets its name.
+    fn is_accepted(&self) -> bool {
+        match self.family {
+            2 | 10 => self.backlog > 0,
+            1 => {
+                let is_shared = self.namesakes > 1 || self.other_name == 0;
+                self.kind != 2 && self.own_name > 0 && is_shared
+            }
+            _ => false,
+        }
+    }
+
+    /// `place`: where the kernel has a name by its number.
+    fn socket(&self, place: impl Fn(u16) -> u64) -> Option<Told> {
+        let is_accepted = self.is_accepted();
+        let mut endpoint = Endpoint {
+            is_accepted: is_accepted.into(),
+            ..Endpoint::default()
+        };
+        let mut path = 0;
+        match self.family {
+            1 => {
+                let name = [self.other_name, self.own_name][usize::from(is_accepted)];
+                endpoint.kind = UNIX;
+                endpoint.address[0] = place(name);
+                path = u64::from_ne_bytes([b'/', b'a' + name as u8, 0, 0, 0, 0, 0, 0]);
+                (name > 0).then_some(())?;
+            }
+            family @ (2 | 10) => {
+                endpoint.kind = if family == 2 { IPV4 } else { IPV6 };
+                endpoint.protocol = self.protocol as u8;
+                endpoint.port = [self.other_port, self.own_port][usize::from(is_accepted)];
+                endpoint.address = match (is_accepted, family) {
+                    (true, _) => [0; 2],
+                    (_, 2) => [self.address[0] & u64::from(u32::MAX), 0],
+                    _ => self.address,
+                };
+                (endpoint.port > 0).then_some(())?;
+            }
+            _ => return None,
+        }
+        Some(Told {
+            is_known: 1,
+            endpoint,
+            path,
+        })
+    }
+
+    fn told(&self, place: impl Fn(u16) -> u64) -> Option<Told> {
+        let file = || Told {
+            is_known: 1,
+            endpoint: Endpoint {
+                address: [self.inode, self.device.into()],
+                kind: FILE,
+                ..Endpoint::default()
+            },
+            path: self.inode,
+        };
+        match self.mode {
+            SOCKET => self.socket(place),
+            4 | 6 | REGULAR => Some(file()),
+            _ => None,
+        }
+    }
+}
+
+fn load() -> Host {
+    let object = host::compile("offcputime_endpoints");
+    let host = Host::load(&object);
+    let mut on_fd = [0_u64; 8];
+    on_fd[ON_FD as usize / 64] |= 1 << (ON_FD % 64);
+    host.tell("host_calls", (&on_fd, &POLLS));
+    host
+}
+
+#[test]
+fn a_wait_is_for_what_its_descriptor_is_of() {
+    let (host, mut rng) = (load(), Rng::with_seed(1));
+    let place = |number: u16| host.ask::<u64>("host_place", (u32::from(number),));
+    let mut known = 0;
+    for step in 0..100_000 {
+        let end = End::random(&mut rng);
+        let number = [ON_FD, POLLS[0], POLLS[1], OTHER, u32::MAX][rng.usize(..5)];
+        // A poll of several says of none which it waits for; where there is one, its number is in memory.
+        let polled = rng.u32(..3);
+        let is_told = number == ON_FD && polled == 0 || POLLS.contains(&number) && polled == 1;
+        let expected = end.told(place).filter(|_| is_told).unwrap_or_default();
+        if number == ON_FD && polled > 0 {
+            continue;
+        }
+        let told = host.told::<Told>("host_waits", (&end, number, polled));
+        assert_eq!(told, expected, "step {step}, {number}, {polled}, {end:?}");
+        known += told.is_known;
+    }
+    assert!(known > 10_000, "{known}");
+    assert_eq!(host.ask::<u64>("host_full", ()), 0);
+}
+
+#[test]
+fn waits_for_files_beyond_the_tables_room_are_counted() {
+    let host = load();
+    let mut beyond = 0;
+    for inode in 1..=MOST + 100 {
+        let end = End {
+            inode,
+            mode: REGULAR,
+            ..End::default()
+        };
+        let told = host.told::<Told>("host_waits", (&end, ON_FD, 0_u32));
+        beyond += 1 - told.is_known;
+    }
+    assert_eq!((beyond, host.ask::<u64>("host_full", ())), (100, 100));
+}
