@@ -42,3 +42,4 @@ mod unheard;
 pub(crate) mod unwind_life;
 mod unwind_modes;
 mod unwind_real;
+mod why_endpoints;
