@@ -175,7 +175,6 @@ fn assert_other_list(unwinder: &Unwinder, world: &World, truth: &Truth, task: Ta
     while unwinder.take_sent().is_some() {}
 }
 
-/// A stack that is walked twice is sent once.
 /// A place in one of the frames or beside it, on no stack, or none.
 fn drawn_outer(rng: &mut Rng, pointers: &[u64]) -> u64 {
     let near = pointers[rng.usize(..pointers.len())]

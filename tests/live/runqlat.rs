@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use oracle::behind::{Caused, caused};
 
@@ -178,11 +180,17 @@ fn whoever_never_ran_for_want_of_quota_is_told_from_who_slept() {
         let of_thread = |task: &PathBuf| schedstat(task)[0];
         tasks(pid).iter().map(of_thread).sum::<u64>()
     };
-    // From one turn on there is a second without one, in most of which it can be looked at.
+    // From the end of a turn on there is a second without one, in most of which it can be looked at. A turn may be of some ticks.
+    let is_over = || {
+        let before = ran();
+        thread::sleep(Duration::from_millis(10));
+        before == ran()
+    };
     let without_a_turn = |options: &str| {
         let output = (0..20).find_map(|_| {
             let first = ran();
             until("a turn", || ran() != first);
+            until("its end", is_over);
             let before = ran();
             let output = Tool::run("runqlat", format!("{options} -p {pid} 0.1 1"));
             (before == ran()).then_some(output)

@@ -182,8 +182,11 @@ fn a_thread_is_all_that_is_traced() {
     let Seen { reports, logs } = tools.reports();
     let [offcputime, profile, runqlat] = reports;
     workload.finish();
-    for entry in [stacks(&offcputime), stacks(&profile), groups(&runqlat)].concat() {
-        assert_eq!(number(&entry, "tid"), tid, "{entry}");
+    for entries in [stacks(&offcputime), stacks(&profile), groups(&runqlat)] {
+        assert!(!entries.is_empty());
+        for entry in entries {
+            assert_eq!(number(entry, "tid"), tid, "{entry}");
+        }
     }
     assert_eq!(number(&offcputime, "accounting.threads"), 1);
     let times = Times::in_report(&offcputime, &logs, tid, true);

@@ -15,6 +15,7 @@ use crate::off_cpu::{Times, phases_ns, sees_hidden};
 use crate::prelude::*;
 use crate::ticks::{assert_all_ticks, clock};
 use crate::tool::{COMMANDED, TRACERS};
+use crate::traced::assert_no_gaps;
 
 /// Stops it to see what it holds.
 fn stop(tool: &Tool) -> Held {
@@ -296,7 +297,9 @@ fn a_stopped_tool_goes_on_where_it_was() {
     spun.assert_off(&offcputime.report());
 
     // One interval is as long as the stop, and says so; none overlaps another.
+    let intervals = runqlat.reports();
+    assert_no_gaps(&intervals);
     let length = |report: &Value| number(report, "end_ns") - number(report, "start_ns");
-    let lengths: Vec<u64> = runqlat.reports().iter().map(length).collect();
+    let lengths: Vec<u64> = intervals.iter().map(length).collect();
     assert!(lengths.iter().any(|ns| *ns >= 1_900_000_000), "{lengths:?}");
 }
