@@ -4,7 +4,7 @@
 #define __HOST_NO_ENDPOINTS_H__
 
 #define __OFFCPU_ENDPOINTS_BPF_H__
-#define endpoint_of(task, call, polled) 0
+#define endpoint_of(task, call, polled, is_for_disk) 0
 #define polled_alone(task) 0
 
 #endif

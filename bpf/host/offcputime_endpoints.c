@@ -47,7 +47,11 @@ struct host_end {
 	__u16 own_name;
 	__u16 other_name;
 	__u16 namesakes;
-	__u16 pad;
+	/* The wait is for a disk. */
+	__u16 is_for_disk;
+	/* Tell apart files of one number. */
+	__u32 generation;
+	__u32 name;
 };
 
 #define HOST_NAMES 8
@@ -63,6 +67,8 @@ static struct unix_address *host_name(__u16 number, __u16 namesakes)
 {
 	if (!number)
 		return NULL;
+	/* Whatever is behind a name is none of it. */
+	__builtin_memset(host_names[number].room, 'x', sizeof(host_names[number].room));
 	host_names[number].address.refcnt.refs.counter = namesakes;
 	host_names[number].address.len = sizeof(__u16) + 2;
 	host_names[number].address.name->sun_path[0] = '/';
@@ -73,6 +79,7 @@ static struct unix_address *host_name(__u16 number, __u16 namesakes)
 static struct files_struct *host_open(const struct host_end *end)
 {
 	static struct inode inode;
+	static struct dentry dentry;
 	static struct super_block system;
 	static struct unix_sock own, other;
 	static struct socket socket;
@@ -83,7 +90,9 @@ static struct files_struct *host_open(const struct host_end *end)
 
 	inode.i_mode = end->mode << 12 | 0644;
 	inode.i_ino = end->inode;
+	inode.i_generation = end->generation;
 	inode.i_sb = &system;
+	dentry.d_name.hash = end->name;
 	system.s_dev = end->device;
 	common->skc_family = end->family;
 	common->skc_num = end->own_port;
@@ -98,6 +107,7 @@ static struct files_struct *host_open(const struct host_end *end)
 	own.addr = host_name(end->own_name, end->namesakes);
 	socket.sk = &own.sk;
 	file.f_inode = &inode;
+	file.f_path.dentry = &dentry;
 	file.private_data = &socket;
 	opened[HOST_FD] = &file;
 	table.fd = opened;
@@ -118,6 +128,7 @@ void host_calls(const __u64 on_fd[SYSCALLS_MAX / 64], const __u32 polls[2])
 
 struct host_told {
 	__u64 is_known;
+	__u64 hash;
 	struct endpoint endpoint;
 	/* The first word of its path. */
 	__u64 path;
@@ -137,11 +148,12 @@ void host_waits(const struct host_end *end, __u32 number, __u32 polls, struct ho
 	host_enter(host_registers(), number);
 	registers[0] = polls ? (__u64)polled : HOST_FD;
 	registers[1] = polls;
-	hash = endpoint_of(&task, &call, polled_alone(&task));
+	hash = endpoint_of(&task, &call, polled_alone(&task), end->is_for_disk);
 	if (!hash)
 		return;
 	told->is_known = 1;
 	told->endpoint = *(struct endpoint *)bpf_map_lookup_elem(&endpoints, &hash);
+	told->hash = hash;
 	path = bpf_map_lookup_elem(&endpoint_paths, &hash);
 	told->path = path ? path->names[0][0] : 0;
 }

@@ -11,6 +11,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "compat.bpf.h"
+#include "hash.bpf.h"
 #include "unwind_state.bpf.h"
 
 #define PYTHON_ON (-1)
@@ -26,12 +27,6 @@ static __always_inline void put_python_word(struct stack_scratch *scratch, __u32
 
 	if (at < MAX_RECORD_WORDS)
 		scratch->record.words[at] = word;
-}
-
-static __always_inline __u64 mixed(__u64 hash, __u64 word)
-{
-	hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
-	return hash ^ hash >> 29;
 }
 
 static __always_inline __u64 python_word(const struct python_walk *at, __u32 offset)

@@ -12,6 +12,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include "hash.bpf.h"
 #include "maps.bpf.h"
 #include "unwind.bpf.h"
 
@@ -67,8 +68,7 @@ static __always_inline __u64 stack_hash(const struct stack_record *stack, __u64 
 	for (int i = 0; i < MAX_STACK_DEPTH; i++) {
 		if (i >= stack->depth)
 			break;
-		hash = (hash ^ stack->addresses[i]) * 0x9e3779b97f4a7c15ULL;
-		hash ^= hash >> 29;
+		hash = mixed(hash, stack->addresses[i]);
 	}
 	hash ^= hash >> 33;
 	hash *= 0xff51afd7ed558ccdULL;

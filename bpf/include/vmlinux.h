@@ -134,6 +134,7 @@ struct super_block {
 };
 
 struct qstr {
+	u32 hash;
 	const unsigned char *name;
 };
 
@@ -153,6 +154,7 @@ struct inode {
 	umode_t i_mode;
 	struct super_block *i_sb;
 	unsigned long i_ino;
+	u32 i_generation;
 	time64_t i_ctime_sec;
 	u32 i_ctime_nsec;
 	spinlock_t i_lock;

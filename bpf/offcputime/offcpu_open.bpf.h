@@ -255,9 +255,9 @@ int open_members(struct bpf_iter__task *ctx)
 	if (!member || member->phase == PHASE_DEAD)
 		return 0;
 	member->ended_off_ns = member->waker = 0;
-	/* Threads that have left their CPUs since the programs were attached have walked their stacks, and told what they poll. */
+	/* Threads that have left their CPUs since the programs were attached have walked their stacks. */
 	if (!walk_on_leaving || member->walked != 1 + switches_of(task))
-		member->user_stack = member->polled = 0;
+		member->user_stack = 0;
 	member->state = task_state(task);
 	member->wait_flags = is_on_cpu(task) ? 0 : wait_flags_of(task, is_queued(task), member->state);
 	write_stacks(ctx, member, task);

@@ -46,6 +46,8 @@ struct member {
 	/* 1 + its switches when user space was last told of its open wait, and when it last walked its stack before it left. */
 	__u64 described;
 	__u64 walked;
+	/* The same of when `polled` was learnt. */
+	__u64 polled_by;
 	/* The end of the window after which it has run, where late events close nothing; and of its wait until then: */
 	__u64 ran_after_ns;
 	struct wait_call late_call;
@@ -56,7 +58,7 @@ struct member {
 	__u32 waits;
 	/* Counts the calls and returns by which it has begun or ended work (offcpu_marks.bpf.h). */
 	__u32 marks;
-	/* 1 + the one descriptor that it polls; 0: it does not. */
+	/* 1 + the one descriptor that it polled when it was seen to leave its CPU; 0: it did not. */
 	__u32 polled;
 	__u32 state;
 	__u8 phase;
@@ -192,7 +194,8 @@ static __always_inline struct wait_call call_of(const struct member *member, str
 		return call;
 	call = wait_call_of(task);
 	if (config.details && !(member->wait_flags & WAIT_RUNNABLE))
-		call.endpoint = endpoint_of(task, &call, member->polled);
+		call.endpoint = endpoint_of(task, &call, member->polled_by == 1 + switches_of(task) ? member->polled : 0,
+					    member->wait_flags & WAIT_BLOCK_IO);
 	return call;
 }
 
@@ -201,8 +204,10 @@ static __always_inline void describe_leaving(struct member *member, struct task_
 {
 	member->state = state;
 	member->wait_flags = wait_flags_of(task, preempt, state);
-	if (config.details)
-		member->polled = member->wait_flags & (WAIT_RUNNABLE | WAIT_KERNEL_THREAD) ? 0 : polled_alone(task);
+	if (!config.details)
+		return;
+	member->polled = member->wait_flags & (WAIT_RUNNABLE | WAIT_KERNEL_THREAD) ? 0 : polled_alone(task);
+	member->polled_by = 1 + switches_of(task);
 }
 
 /* The first event after the window's end tells of a target without any in it, too. */

@@ -3,11 +3,13 @@
 #[expect(dead_code, reason = "it has machines for tools, too")]
 mod host;
 
+use std::collections::HashMap;
+
 use fastrand::Rng;
 use host::Host;
 
 /// `MAX_ENDPOINTS`
-const MOST: u64 = 4096;
+const MOST: u64 = 1024;
 /// Numbers of system calls: one on a descriptor, two that poll, and one that does neither.
 const ON_FD: u32 = 70;
 const POLLS: [u32; 2] = [7, 271];
@@ -17,6 +19,11 @@ const FILE: u8 = 1;
 const UNIX: u8 = 2;
 const IPV4: u8 = 3;
 const IPV6: u8 = 4;
+
+const TCP: u16 = 6;
+const UDP: u16 = 17;
+const SCTP: u16 = 132;
+const MPTCP: u16 = 262;
 
 const REGULAR: u32 = 8;
 const SOCKET: u32 = 12;
@@ -38,7 +45,9 @@ struct End {
     own_name: u16,
     other_name: u16,
     namesakes: u16,
-    pad: u16,
+    is_for_disk: u16,
+    generation: u32,
+    name: u32,
 }
 
 /// `struct endpoint`
@@ -58,6 +67,8 @@ struct Endpoint {
 #[repr(C)]
 struct Told {
     is_known: u64,
+    /// Its number, which no other endpoint has.
+    hash: u64,
     endpoint: Endpoint,
     path: u64,
 }
@@ -71,14 +82,16 @@ impl End {
             mode: [1, 2, 4, 6, REGULAR, SOCKET, SOCKET, SOCKET, SOCKET][rng.usize(..9)],
             family: [1, 2, 10, 16][rng.usize(..4)],
             kind: [1, 2, 5][rng.usize(..3)],
-            protocol: [0, 6, 17][rng.usize(..3)],
+            protocol: [SCTP, TCP, UDP, MPTCP][rng.usize(..4)],
             own_port: rng.u16(..3),
             other_port: rng.u16(..3) << 8,
             backlog: rng.u16(..2),
             own_name: rng.u16(..8),
             other_name: rng.u16(..8),
             namesakes: rng.u16(1..3),
-            pad: 0,
+            is_for_disk: u16::from(rng.u32(..4) == 0),
+            generation: rng.u32(..2),
+            name: rng.u32(..2),
         }
     }
 
@@ -112,7 +125,12 @@ impl End {
             }
             family @ (2 | 10) => {
                 endpoint.kind = if family == 2 { IPV4 } else { IPV6 };
-                endpoint.protocol = self.protocol as u8;
+                // SCTP has no name here.
+                endpoint.protocol = match self.protocol {
+                    TCP | MPTCP => 6,
+                    UDP => 17,
+                    _ => return None,
+                };
                 endpoint.port = [self.other_port, self.own_port][usize::from(is_accepted)];
                 endpoint.address = match (is_accepted, family) {
                     (true, _) => [0; 2],
@@ -125,6 +143,7 @@ impl End {
         }
         Some(Told {
             is_known: 1,
+            hash: 0,
             endpoint,
             path,
         })
@@ -133,6 +152,7 @@ impl End {
     fn told(&self, place: impl Fn(u16) -> u64) -> Option<Told> {
         let file = || Told {
             is_known: 1,
+            hash: 0,
             endpoint: Endpoint {
                 address: [self.inode, self.device.into()],
                 kind: FILE,
@@ -141,7 +161,7 @@ impl End {
             path: self.inode,
         };
         match self.mode {
-            SOCKET => self.socket(place),
+            SOCKET if self.is_for_disk == 0 => self.socket(place),
             4 | 6 | REGULAR => Some(file()),
             _ => None,
         }
@@ -161,7 +181,8 @@ fn load() -> Host {
 fn a_wait_is_for_what_its_descriptor_is_of() {
     let (host, mut rng) = (load(), Rng::with_seed(1));
     let place = |number: u16| host.ask::<u64>("host_place", (u32::from(number),));
-    let mut known = 0;
+    let mut known = HashMap::new();
+    let mut waits = 0;
     for step in 0..100_000 {
         let end = End::random(&mut rng);
         let number = [ON_FD, POLLS[0], POLLS[1], OTHER, u32::MAX][rng.usize(..5)];
@@ -172,11 +193,21 @@ fn a_wait_is_for_what_its_descriptor_is_of() {
         if number == ON_FD && polled > 0 {
             continue;
         }
-        let told = host.told::<Told>("host_waits", (&end, number, polled));
+        let mut told = host.told::<Told>("host_waits", (&end, number, polled));
+        if told.is_known == 1 {
+            waits += 1;
+            let file = (end.mode != SOCKET).then_some((end.generation, end.name));
+            let one = known.entry(told.hash).or_insert((expected, file));
+            assert_eq!(*one, (expected, file), "step {step}, {end:?}");
+        }
+        told.hash = 0;
+        // Above a file's device is whatever tells it from others.
+        if told.endpoint.kind == FILE {
+            told.endpoint.address[1] &= u64::from(u32::MAX);
+        }
         assert_eq!(told, expected, "step {step}, {number}, {polled}, {end:?}");
-        known += told.is_known;
     }
-    assert!(known > 10_000, "{known}");
+    assert!(waits > 10_000 && known.len() > 100, "{waits}");
     assert_eq!(host.ask::<u64>("host_full", ()), 0);
 }
 

@@ -63,7 +63,8 @@ impl Endpoint {
     fn file(told: &endpoint, path: Option<&file_path>) -> Self {
         let path = path.and_then(|path| Path::of(&path.names, path.is_whole != 0));
         let [inode, device] = told.address;
-        // MINORBITS of include/linux/kdev_t.h.
+        // Above it is a print; MINORBITS of include/linux/kdev_t.h.
+        let device = device & u64::from(u32::MAX);
         let (major, minor) = (device >> 20, device & 0xf_ffff);
         Self::File(match path {
             Some(path) => path.to_string(),
@@ -74,6 +75,15 @@ impl Endpoint {
     /// Tells if it is of connections.
     pub(crate) fn is_connection(&self) -> bool {
         !matches!(self, Self::File(_))
+    }
+
+    /// Words before its name, and the name.
+    pub(crate) fn parts(&self) -> (&'static str, String) {
+        match self {
+            Self::File(path) => ("", path.clone()),
+            Self::Peer(place) => ("", place.to_string()),
+            Self::Clients(place) => ("clients of ", place.to_string()),
+        }
     }
 
     /// For JSON.
@@ -87,18 +97,9 @@ impl Endpoint {
             Self::Clients(Place::Port(port, is_udp)) => {
                 json!({ "clients_of": port.to_string(), "protocol": protocol(*is_udp) })
             }
-            Self::Peer(place) => json!({ "peer": place.to_string(), "protocol": "unix" }),
-            Self::Clients(place) => json!({ "clients_of": place.to_string(), "protocol": "unix" }),
-        }
-    }
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path) => f.write_str(path),
-            Self::Peer(place) => place.fmt(f),
-            Self::Clients(place) => write!(f, "clients of {place}"),
+            Self::Peer(Place::Unix(name)) => json!({ "peer": name, "protocol": "unix" }),
+            Self::Clients(Place::Unix(name)) => json!({ "clients_of": name, "protocol": "unix" }),
+            Self::Peer(Place::Port(..)) | Self::Clients(Place::Address(..)) => Value::Null,
         }
     }
 }
@@ -110,7 +111,9 @@ impl fmt::Display for Place {
             Self::Address(to, is_udp) => write!(f, "{to}{}", udp(is_udp)),
             Self::Port(port, is_udp) => write!(f, "port {port}{}", udp(is_udp)),
             Self::Unix(name) if name.is_empty() => f.write_str("a Unix socket"),
-            Self::Unix(name) => f.write_str(name),
+            Self::Unix(name) if name.starts_with(['/', '@']) => f.write_str(name),
+            // A relative path may look like anything.
+            Self::Unix(name) => write!(f, "unix:{name}"),
         }
     }
 }
@@ -172,7 +175,8 @@ mod tests {
     }
 
     fn words(told: &endpoint, path: Option<&file_path>) -> String {
-        Endpoint::of(told, path).expect("it is known").to_string()
+        let (before, name) = Endpoint::of(told, path).expect("it is known").parts();
+        format!("{before}{name}")
     }
 
     fn path(bytes: &[u8]) -> file_path {
@@ -205,6 +209,8 @@ mod tests {
         assert_eq!(words(&one, Some(&path(b"/run/x.sock"))), "/run/x.sock");
         assert_eq!(words(&one, Some(&path(b"\0x\0y"))), "@x@y");
         assert_eq!(words(&one, None), "a Unix socket");
+        let relative = path(b"10.0.0.7:5432");
+        assert_eq!(words(&one, Some(&relative)), "unix:10.0.0.7:5432");
         one.is_accepted = 1;
         let clients = words(&one, Some(&path(b"/run/x.sock")));
         assert_eq!(clients, "clients of /run/x.sock");
@@ -213,7 +219,7 @@ mod tests {
     #[test]
     fn a_file_without_a_path_is_known_by_its_inode() {
         let mut one = told(kind::FILE, &[], 0);
-        one.address = [4711, 8 << 20 | 3];
+        one.address = [4711, 0xfeed << 32 | 8 << 20 | 3];
         assert_eq!(words(&one, None), "inode 4711 on 8:3");
         assert_eq!(words(&one, Some(&path(b"wal"))), "wal");
         assert_eq!(Endpoint::of(&told(0, &[], 0), None), None);

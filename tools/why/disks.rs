@@ -111,20 +111,17 @@ impl Requests {
     }
 }
 
-/// Functions that end requests or deliver packets: for a device's interrupt, whoever the CPU was with, or in a thread of the kernel's where
-/// there is more to do.
-const COMPLETIONS: [&str; 8] = [
+/// Functions that end requests: for a device's interrupt, whoever the CPU was with, or in a thread of the kernel's where there is more to do.
+const COMPLETIONS: [&str; 6] = [
     "blk_update_request",
     "bio_endio",
     "blk_mq_end_request",
     "folio_end_writeback",
     "end_page_writeback",
     "folio_end_read",
-    "run_ksoftirqd",
-    "napi_threaded_poll",
 ];
 
-/// Looks whether a waker did no more than to end a request or to deliver a packet.
+/// Looks whether a waker did no more than to end a request.
 pub(crate) fn is_completion(kernel: &[Frame]) -> bool {
     let mut names = kernel.iter().map(|frame| &*frame.name);
     names.any(|name| COMPLETIONS.contains(&name))

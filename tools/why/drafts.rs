@@ -7,7 +7,6 @@ use std::sync::Arc;
 use hist::Histogram;
 use host::clock::Edges;
 use host::task::comm_of;
-use profile::brief::place;
 use profile::frame::Frame;
 use profile::model::{Profile, Sample, Task};
 use profile::rank::Rank;
@@ -18,6 +17,7 @@ use crate::offcputime::{Details, Endpoint, GIL, Harvest, Lengths, Row, THROTTLED
 use crate::runqlat::Interval;
 use crate::why::chains::{self, Chain, Threads};
 use crate::why::disks::{self, FOR_DISKS, Requests};
+use crate::why::enders::{culprit, ender, function};
 use crate::why::kinds::At;
 use crate::why::line::{Blame, Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
 use crate::why::locks::{Place, Split};
@@ -147,14 +147,14 @@ impl Drafts {
         }
         let reason = sample.reason.unwrap_or("other");
         let key = place_of(sample);
-        let culprit = culprit(sample, row.is_open);
+        let culprit = culprit(sample, reason, row.is_open);
         // Quota comes back by the clock, and who wants Python's interpreter asks again by the clock.
         let is_blamed = !sample.idle && ![THROTTLED, GIL].contains(&reason);
         for (lock, part_ns, count) in self.parts(sample, &key, ns) {
             let spot = (key.clone(), lock);
             if !sample.idle {
                 self.threads
-                    .add(sample.task.tid, &spot, part_ns, ender(sample));
+                    .add(sample.task.tid, &spot, part_ns, ender(sample, reason));
             }
             let draft = self.by_place.entry(spot).or_default();
             draft.add(sample, part_ns);
@@ -298,13 +298,6 @@ fn place_of(sample: &Sample) -> Place {
     }
 }
 
-/// The thread that ended a wait, which is no interrupt.
-fn ender(sample: &Sample) -> Option<(u32, &Arc<str>)> {
-    let waker = sample.waker.as_ref();
-    let waker = waker.filter(|waker| !disks::is_completion(&waker.kernel))?;
-    waker.task.as_ref().map(|task| (task.tid, &task.comm))
-}
-
 /// The chain behind waits of a kind that others end.
 fn chain(threads: &Threads, split: &Split, spot: &(Place, Option<usize>)) -> Option<Chain> {
     let (kind, _) = spot.0;
@@ -313,24 +306,6 @@ fn chain(threads: &Threads, split: &Split, spot: &(Place, Option<usize>)) -> Opt
     let name = |number| split.name(number);
     let chain = is_others.then(|| threads.chain(spot, holders, name))?;
     chain.filter(Chain::is_long)
-}
-
-/// The one that ended a wait.
-fn culprit(sample: &Sample, is_open: bool) -> Culprit {
-    match &sample.waker {
-        None if is_open => Culprit::Nobody,
-        None => Culprit::Unseen,
-        Some(waker) if disks::is_completion(&waker.kernel) => Culprit::Interrupt,
-        Some(waker) => waker.task.as_ref().map_or(Culprit::Interrupt, |task| {
-            let place = function(&waker.kernel, &waker.user);
-            Culprit::Program((Arc::clone(&task.comm), task.tgid), place)
-        }),
-    }
-}
-
-/// Name of the function that a stack is in.
-fn function(kernel: &[Frame], user: &[Frame]) -> Option<Arc<str>> {
-    place(kernel, user).map(|name| name.as_ref().into())
 }
 
 fn whose(times: &HashMap<u32, u64>, names: &HashMap<u32, Arc<str>>) -> Vec<(Program, u64)> {

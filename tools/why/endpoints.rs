@@ -15,7 +15,8 @@ const NAME: usize = 40;
 
 /// A name for a terminal: of a path the end tells most.
 fn name(endpoint: &Endpoint) -> String {
-    cut_start(&terminal(&endpoint.to_string()), NAME)
+    let (before, name) = endpoint.parts();
+    format!("{before}{}", cut_start(&terminal(&name), NAME))
 }
 
 fn share(line: &Line, ns: u64) -> f64 {
@@ -44,11 +45,11 @@ pub(crate) fn connection(line: &Line) -> Option<(String, f64)> {
     endpoint.is_connection().then(|| (name(endpoint), share))
 }
 
-/// `(97% of it for 10.0.0.7:5432)`
+/// `(97% of the wait for 10.0.0.7:5432)`
 pub(crate) fn sentence(line: &Line) -> Option<String> {
     let (endpoint, share) = first(line)?;
     Some(format!(
-        "({:.0}% of it for {})",
+        "({:.0}% of the wait for {})",
         100.0 * share,
         name(endpoint)
     ))
@@ -67,6 +68,10 @@ pub(crate) fn to_json(line: &Line) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::offcputime::Place;
+    use crate::why::line::Culprit;
+    use crate::why::sentences::sentences;
+    use crate::why::tests;
 
     fn line(endpoints: &[(&str, u64)]) -> Line {
         let file = |(name, ns): &(&str, u64)| (Endpoint::File((*name).to_owned()), *ns);
@@ -81,7 +86,7 @@ mod tests {
     fn the_largest_are_named_by_their_share_of_the_line() {
         let one = line(&[("/a", 60), ("/b\u{1b}", 20), ("/c", 10), ("/d", 1)]);
         assert_eq!(remarks(&one), ["  60% for /a", "  20% for /b\\x1b"]);
-        assert_eq!(sentence(&one).as_deref(), Some("(60% of it for /a)"));
+        assert_eq!(sentence(&one).as_deref(), Some("(60% of the wait for /a)"));
         assert_eq!(connection(&one), None);
         let small = line(&[("/a", 4)]);
         assert!(remarks(&small).is_empty() && sentence(&small).is_none());
@@ -94,9 +99,52 @@ mod tests {
         let [remark] = &remarks(&line(&[(&path, 100)]))[..] else {
             panic!("one remark");
         };
+        let is_cut = remark.starts_with("  100% for …") && remark.ends_with("/wal");
+        assert!(is_cut, "{remark}");
+        let socket = Place::Unix(path);
+        let clients = name(&Endpoint::Clients(socket));
+        let is_cut = clients.starts_with("clients of …") && clients.ends_with("/wal");
+        assert!(is_cut, "{clients}");
+    }
+
+    /// The sentence on who causes a line that is for one peer, or to a part.
+    fn cause(blames: &[(Culprit, u64)], of_peer_ms: u64) -> String {
+        let peer = Place::Address(([10, 0, 0, 7], 80).into(), false);
+        let mut line = tests::line("socket", 300, blames);
+        line.endpoints = vec![(Endpoint::Peer(peer), of_peer_ms * tests::MS)];
+        let sentences = sentences(&tests::account(vec![line]));
+        sentences.last().expect("a cause").clone()
+    }
+
+    #[test]
+    fn the_other_end_stands_for_an_interrupt_and_beside_all_else() {
+        let interrupt = [(Culprit::Interrupt, 9), (tests::program("ksoftirqd", 3), 1)];
+        let alone = "100% of that was for 10.0.0.7:80";
+        assert_eq!(cause(&interrupt, 300), alone);
+        assert_eq!(cause(&[], 300), alone);
+        // Most of it is not known to be for it.
+        let few = cause(&interrupt, 30);
+        assert_eq!(
+            few,
+            "an interrupt ended 90% of that (10% of the wait for 10.0.0.7:80)"
+        );
+        let nobody = cause(&[(Culprit::Nobody, 9), (Culprit::Interrupt, 1)], 300);
         assert!(
-            remark.starts_with("  100% for …") && remark.ends_with("/wal"),
-            "{remark}"
+            nobody.starts_with("90% of that nobody has ended yet"),
+            "{nobody}"
+        );
+        assert!(
+            nobody.ends_with("(100% of the wait for 10.0.0.7:80)"),
+            "{nobody}"
+        );
+        let thread = cause(&[(tests::program("peer", 9), 1)], 300);
+        assert!(
+            thread.starts_with("peer 9 ended 100% of that in put"),
+            "{thread}"
+        );
+        assert!(
+            thread.ends_with("(100% of the wait for 10.0.0.7:80)"),
+            "{thread}"
         );
     }
 }

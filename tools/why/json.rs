@@ -94,13 +94,14 @@ fn sentences(lines: &[String]) -> String {
     lines.collect()
 }
 
-/// A line with its first process and culprit.
+/// A line with its first process, culprit and endpoint.
 fn short(line: &Line) -> Value {
     let process = line.whose.first().map(|(one, _)| program(one));
     let culprit = line.blames.first().map(|blame| culprit(line, blame));
     let mut short = time(line);
     short["process"] = json!(process);
     short["culprit"] = json!(culprit);
+    short["endpoint"] = json!(endpoints::to_json(line).get(0));
     short
 }
 

@@ -16,6 +16,7 @@ mod cycles_text;
 mod disk_users;
 mod disks;
 mod drafts;
+mod enders;
 mod endpoints;
 mod engine;
 mod json;

@@ -196,22 +196,24 @@ fn neighbour(account: &Account, line: &Line) -> Vec<String> {
 
 fn waker(account: &Account, line: &Line) -> Vec<String> {
     let first = line.first_blame();
-    let is_nobody =
-        |(culprit, _): (&Culprit, f64)| matches!(culprit, Culprit::Nobody | Culprit::Interrupt);
+    let is_interrupt = |(culprit, _): (&Culprit, f64)| *culprit == Culprit::Interrupt;
     if let Some((endpoint, share)) = endpoints::connection(line)
-        && first.is_none_or(is_nobody)
+        && share >= IS_CULPRIT
+        && first.is_none_or(is_interrupt)
     {
-        // No thread of this machine: the other end is another's.
+        // No thread is known to have ended it: the other end is all that there is.
         return vec![format!("{:.0}% of that was for {endpoint}", 100.0 * share)];
     }
+    let endpoint = endpoints::sentence(line).into_iter();
     let Some((culprit, share)) = first else {
-        return vec!["who ended these waits is not known".to_owned()];
+        let nobody = "who ended these waits is not known".to_owned();
+        return [nobody].into_iter().chain(endpoint).collect();
     };
     let percent = format!("{:.0}% of that", 100.0 * share);
     if *culprit == Culprit::Nobody {
-        return vec![format!("{percent} nobody has ended yet")];
+        let nobody = format!("{percent} nobody has ended yet");
+        return [nobody].into_iter().chain(endpoint).collect();
     }
-    let endpoint = endpoints::sentence(line);
     if let Culprit::Disk(..) = culprit {
         let words = format!("{percent} went by {}", who(culprit, account));
         let users = line.users.iter();
