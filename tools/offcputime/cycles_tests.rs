@@ -15,6 +15,7 @@ fn spot(user: u64) -> Spot {
         wait: Wait::default().into(),
         user,
         kernel: 9,
+        endpoint: 0,
     }
 }
 

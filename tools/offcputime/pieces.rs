@@ -22,6 +22,8 @@ pub(crate) struct Spot {
     /// Stacks' ids.
     pub(crate) user: u64,
     pub(crate) kernel: u64,
+    /// The file or connection that it is for, by its number; 0: none.
+    pub(crate) endpoint: u64,
 }
 
 /// A wait in an order.
@@ -48,6 +50,7 @@ pub(crate) fn spot(row: &Row) -> Spot {
         wait: row.wait.into(),
         user: row.user,
         kernel: row.kernel,
+        endpoint: row.endpoint,
     }
 }
 

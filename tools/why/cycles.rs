@@ -8,6 +8,7 @@ use hist::Histogram;
 use profile::rank::Rank;
 use profile::reasons;
 
+use crate::offcputime::Endpoint;
 use crate::offcputime::cycles::Found;
 use crate::offcputime::pieces::{Cycle, Pieces, Spot, Time, spot};
 use crate::why::drafts::{self, Drafts};
@@ -41,6 +42,18 @@ pub(crate) struct Part {
     /// Time in the slowest, and in the others, ns.
     pub(crate) slow_ns: f64,
     pub(crate) rest_ns: f64,
+    /// The file or connection that most of the slowest's was for, and how much of both times.
+    pub(crate) endpoint: Option<(Endpoint, [f64; 2])>,
+}
+
+impl Part {
+    /// The shares of the times that its file or connection has, from 0 to 1.
+    pub(crate) fn shares(&self) -> Option<(&Endpoint, [f64; 2])> {
+        let (endpoint, [slow_ns, rest_ns]) = self.endpoint.as_ref()?;
+        let share = |ns: f64, of: f64| if of > 0.0 { ns / of } else { 0.0 };
+        let shares = [share(*slow_ns, self.slow_ns), share(*rest_ns, self.rest_ns)];
+        Some((endpoint, shares))
+    }
 }
 
 /// One of the slowest.
@@ -51,8 +64,8 @@ pub(crate) struct Exemplar {
     pub(crate) ns: u64,
     pub(crate) thread: Program,
     pub(crate) tgid: u32,
-    /// The most first.
-    pub(crate) parts: Vec<(At, u64)>,
+    /// The most first, each with the file or connection that most of it was for.
+    pub(crate) parts: Vec<(At, u64, Option<Endpoint>)>,
 }
 
 /// Threads of a program that wait for work in one place.
@@ -143,6 +156,7 @@ impl Cycles {
         let mut left = (count * self.percent / 100.0).ceil();
         let mut sums: HashMap<At, [f64; 2]> = HashMap::new();
         let mut samples: HashMap<At, [f64; 2]> = HashMap::new();
+        let mut ends: HashMap<At, HashMap<Endpoint, [f64; 2]>> = HashMap::new();
         for length in pieces.lengths.values().rev() {
             let of_slow = (left / length.count as f64).clamp(0.0, 1.0);
             left -= of_slow * length.count as f64;
@@ -150,17 +164,19 @@ impl Cycles {
             for (group, share) in [&mut self.slow, &mut self.rest].into_iter().zip(shares) {
                 group.add(share * length.count as f64, share * length.ns as f64);
             }
-            for (at, ns) in places.parts(length.ns, length.waits.iter()) {
-                let sum = sums.entry(at).or_default();
-                for (sum, share) in sum.iter_mut().zip(shares) {
-                    *sum += share * ns as f64;
+            let parts = places.parts(length.ns, length.waits.iter());
+            for (at, ns) in parts.lines {
+                add(sums.entry(at).or_default(), shares, ns);
+            }
+            for (at, endpoints) in parts.endpoints {
+                let ends = ends.entry(at).or_default();
+                for (endpoint, ns) in endpoints {
+                    add(ends.entry(endpoint).or_default(), shares, ns);
                 }
             }
             for (ran, count) in &length.samples {
                 let sum = samples.entry(places.functions.at(ran)).or_default();
-                for (sum, share) in sum.iter_mut().zip(shares) {
-                    *sum += share * *count as f64;
-                }
+                add(sum, shares, *count);
             }
         }
         ran::divide(&mut sums, &samples);
@@ -170,6 +186,7 @@ impl Cycles {
             .map(|cycle| exemplar(cycle, places))
             .collect();
         let part = |(at, [slow_ns, rest_ns]): (At, [f64; 2])| Part {
+            endpoint: ends.remove(&at).and_then(largest),
             at,
             slow_ns,
             rest_ns,
@@ -182,6 +199,19 @@ impl Cycles {
             (Reverse(more.abs_diff(less)), part.at.clone())
         });
     }
+}
+
+/// Adds to the sums of both groups what each has of it.
+fn add(sums: &mut [f64; 2], shares: [f64; 2], value: u64) {
+    for (sum, share) in sums.iter_mut().zip(shares) {
+        *sum += share * value as f64;
+    }
+}
+
+/// The one with most of the slowest's time.
+fn largest(ends: HashMap<Endpoint, [f64; 2]>) -> Option<(Endpoint, [f64; 2])> {
+    let ends = ends.into_iter().filter(|(_, [slow_ns, _])| *slow_ns > 0.0);
+    ends.max_by(|(one, [a, _]), (other, [b, _])| a.total_cmp(b).then_with(|| other.cmp(one)))
 }
 
 fn home(((program, kind, place), (pieces, mut tgids)): (Name, (Pieces, Vec<u32>))) -> Home {
@@ -197,15 +227,22 @@ fn home(((program, kind, place), (pieces, mut tgids)): (Name, (Pieces, Vec<u32>)
 
 fn exemplar(cycle: &Cycle, places: &Places<'_>) -> Exemplar {
     let steps = cycle.steps.iter().map(|(spot, time)| (spot, time));
-    let mut parts = places.parts(cycle.ns, steps);
-    let cpu_ns = parts.remove(&At::of(ON_CPU));
-    let mut parts: Vec<(At, u64)> = parts.into_iter().collect();
-    parts.extend(
-        cpu_ns
-            .into_iter()
-            .flat_map(|ns| places.functions.divide(ns, &cycle.samples)),
-    );
-    parts.rank_by_key(|(at, ns)| (Reverse(*ns), at.clone()));
+    let Parts {
+        mut lines,
+        mut endpoints,
+    } = places.parts(cycle.ns, steps);
+    let cpu_ns = lines.remove(&At::of(ON_CPU)).into_iter();
+    let mut parts: Vec<_> = lines
+        .into_iter()
+        .map(|(at, ns)| {
+            let ends = endpoints.remove(&at).into_iter().flatten();
+            let most = ends.max_by_key(|(endpoint, ns)| (*ns, Reverse(endpoint.clone())));
+            (at, ns, most.map(|(endpoint, _)| endpoint))
+        })
+        .collect();
+    let ran = cpu_ns.flat_map(|ns| places.functions.divide(ns, &cycle.samples));
+    parts.extend(ran.map(|(at, ns)| (at, ns, None)));
+    parts.rank_by_key(|(at, ns, _)| (Reverse(*ns), at.clone()));
     Exemplar {
         begin_ns: cycle.begin_ns,
         ns: cycle.ns,
@@ -218,7 +255,26 @@ fn exemplar(cycle: &Cycle, places: &Places<'_>) -> Exemplar {
 /// Lines of the table by the place that threads wait in, or run in.
 struct Places<'a> {
     all: HashMap<Spot, Place>,
+    /// Files and connections by their numbers.
+    endpoints: &'a HashMap<u64, Endpoint>,
     functions: &'a Functions,
+}
+
+/// Time by line, and of each by the file or connection that it was for.
+#[derive(Default)]
+struct Parts {
+    lines: HashMap<At, u64>,
+    endpoints: HashMap<At, HashMap<Endpoint, u64>>,
+}
+
+impl Parts {
+    fn add(&mut self, at: &At, ns: u64, endpoint: Option<&Endpoint>) {
+        *self.lines.entry(at.clone()).or_default() += ns;
+        if let Some(endpoint) = endpoint {
+            let ends = self.endpoints.entry(at.clone()).or_default();
+            *ends.entry(endpoint.clone()).or_default() += ns;
+        }
+    }
 }
 
 #[derive(Default)]
@@ -230,7 +286,7 @@ struct Place {
 }
 
 impl<'a> Places<'a> {
-    fn of(found: &drafts::Found<'_>, drafts: &Drafts, functions: &'a Functions) -> Self {
+    fn of(found: &drafts::Found<'a>, drafts: &Drafts, functions: &'a Functions) -> Self {
         let mut all: HashMap<Spot, Place> = HashMap::new();
         for (row, sample) in found.waits.rows.iter().zip(&found.off.samples) {
             let place = all.entry(spot(row)).or_default();
@@ -243,16 +299,16 @@ impl<'a> Places<'a> {
                 }
             }
         }
-        Self { all, functions }
+        Self {
+            all,
+            endpoints: &found.waits.details.endpoints,
+            functions,
+        }
     }
 
     /// Time of a piece of work, or of several, that took `ns` together, by line; what is no wait is on a CPU.
-    fn parts<'b>(
-        &self,
-        ns: u64,
-        waits: impl Iterator<Item = (&'b Spot, &'b Time)>,
-    ) -> HashMap<At, u64> {
-        let mut parts: HashMap<At, u64> = HashMap::new();
+    fn parts<'b>(&self, ns: u64, waits: impl Iterator<Item = (&'b Spot, &'b Time)>) -> Parts {
+        let mut parts = Parts::default();
         let mut cpu_ns = ns;
         for (spot, time) in waits {
             cpu_ns = cpu_ns.saturating_sub(time.ns());
@@ -262,28 +318,30 @@ impl<'a> Places<'a> {
                 _ => (time.blocked_ns, time.runqueue_ns),
             };
             if queue_ns > 0 {
-                *parts.entry(At::of(RUN_QUEUE)).or_default() += queue_ns;
+                parts.add(&At::of(RUN_QUEUE), queue_ns, None);
             }
             if wait_ns == 0 {
                 continue;
             }
             let lines = place.map_or(&[][..], |place| &place.lines);
             let all: u128 = lines.iter().map(|(_, part)| u128::from(*part)).sum();
+            let endpoint = self.endpoints.get(&spot.endpoint);
             let mut left = wait_ns;
             for (at, part) in lines {
                 let share = u128::from(wait_ns) * u128::from(*part) / all.max(1);
                 let share = u64::try_from(share).unwrap_or(left).min(left);
                 left -= share;
-                *parts.entry(at.clone()).or_default() += share;
+                parts.add(at, share, endpoint);
             }
             // Fractions are lost; a place that no row has is in none.
             if left > 0 {
-                let at = lines.first().map_or(At::of("other"), |(at, _)| at.clone());
-                *parts.entry(at).or_default() += left;
+                let other = At::of("other");
+                let at = lines.first().map_or(&other, |(at, _)| at);
+                parts.add(at, left, endpoint);
             }
         }
         if cpu_ns > 0 {
-            *parts.entry(At::of(ON_CPU)).or_default() += cpu_ns;
+            parts.add(&At::of(ON_CPU), cpu_ns, None);
         }
         parts
     }

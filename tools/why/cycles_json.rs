@@ -3,6 +3,7 @@
 use profile::text::cut;
 use serde_json::{Value, json};
 
+use crate::offcputime::Endpoint;
 use crate::why::cycles::{Cycles, Exemplar, Home, Part};
 use crate::why::kinds::At;
 
@@ -35,12 +36,15 @@ pub(crate) fn brief(cycles: &Cycles) -> Value {
     brief
 }
 
-/// Names of functions have no limit of their own.
+/// Names of functions and paths have no limit of their own.
 fn shorten(named: &mut Value) {
-    for field in ["place", "lock"] {
+    for field in ["place", "lock", "file", "peer", "clients_of"] {
         if let Some(name) = named.get(field).and_then(Value::as_str) {
             named[field] = json!(cut(name, BRIEF_NAME));
         }
+    }
+    if let Some(endpoint) = named.get_mut("endpoint") {
+        shorten(endpoint);
     }
 }
 
@@ -77,15 +81,21 @@ fn lines(cycles: &Cycles, most: usize) -> Value {
         let mut line = at(&part.at);
         line["slowest_ns"] = json!(cycles.slow.mean_ns(part.slow_ns));
         line["others_ns"] = json!(cycles.rest.mean_ns(part.rest_ns));
+        if let Some((endpoint, [slow, rest])) = part.shares() {
+            line["endpoint"] = endpoint.to_json();
+            line["endpoint"]["slowest_share"] = json!(slow);
+            line["endpoint"]["others_share"] = json!(rest);
+        }
         line
     };
     cycles.parts.iter().take(most).map(line).collect()
 }
 
 fn exemplar(one: &Exemplar) -> Value {
-    let part = |(place, ns): &(At, u64)| {
+    let part = |(place, ns, endpoint): &(At, u64, Option<Endpoint>)| {
         let mut part = at(place);
         part["ns"] = json!(ns);
+        part["endpoint"] = json!(endpoint.as_ref().map(Endpoint::to_json));
         part
     };
     json!({

@@ -18,6 +18,7 @@ fn spot(user: u64) -> Spot {
         wait: Wait::default().into(),
         user,
         kernel: 0,
+        endpoint: user,
     }
 }
 
@@ -56,7 +57,7 @@ fn add(pieces: &mut Pieces, number: u64, ms: u64, (user, blocked_ms): (u64, u64)
 }
 
 /// Waits with stack 1 are for two locks, one of which has three quarters; others are in a place of a long name.
-fn places(functions: &Functions) -> Places<'_> {
+fn places<'a>(functions: &'a Functions, endpoints: &'a HashMap<u64, Endpoint>) -> Places<'a> {
     let at = |place: &str, lock: Option<&str>| At {
         kind: "futex",
         place: Some(place.into()),
@@ -70,6 +71,7 @@ fn places(functions: &Functions) -> Places<'_> {
     let other = vec![(at(&"long_name_".repeat(50), None), MS)];
     Places {
         all: HashMap::from([(spot(1), of(lines)), (spot(2), of(other))]),
+        endpoints,
         functions,
     }
 }
@@ -91,7 +93,9 @@ fn cycles(percent: f64) -> Cycles {
         are_in_windows: true,
     };
     let functions = Functions::from([(ran(2), "parse")]);
-    cycles.compare(&pieces, &places(&functions));
+    let file = Endpoint::File(format!("/{}", "f".repeat(999)));
+    let endpoints = HashMap::from([(1, file)]);
+    cycles.compare(&pieces, &places(&functions, &endpoints));
     let name = (
         "application".into(),
         "epoll",
@@ -138,9 +142,14 @@ fn cycles_of_about_one_length_are_the_slowest_in_part() {
     assert_eq!(on_cpu(&both, None), Some([4_000, 0]), "nobody knows where");
     let first = &both.parts[0];
     assert_eq!(first.at.lock.as_deref(), Some("a"), "it differs most");
+    let (endpoint, shares) = first.shares().expect("all of it is for a file");
+    assert!(endpoint.parts().1.ends_with("fff"));
+    assert_eq!(shares, [1.0, 0.0]);
+    let mut others = both.parts.iter().filter(|part| part.at.lock.is_none());
+    assert!(others.all(|part| part.shares().is_none()), "nor any other");
 
     let one = &both.exemplars[0];
-    assert_eq!(one.parts.iter().map(|(_, ns)| ns).sum::<u64>(), one.ns);
+    assert_eq!(one.parts.iter().map(|(_, ns, _)| ns).sum::<u64>(), one.ns);
 }
 
 #[test]
@@ -152,7 +161,12 @@ fn no_line_is_too_long_and_none_has_foreign_sequences() {
         assert!(columns(line) <= 80 && !line.contains('\u{1b}'), "{line}");
     }
     assert!(text.contains("within one look"), "{text}");
-    assert!(text.contains("futex for a 27.0 ms"), "{text}");
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let name = format!("…{}", "f".repeat(39));
+    let exemplar = format!("futex for a ({name}) 27.0 ms");
+    assert!(text.contains(&exemplar), "{text}");
+    let line = format!("100% for {name}, of the others 100%");
+    assert!(text.contains(&line), "{text}");
 }
 
 #[test]
@@ -189,6 +203,7 @@ fn the_brief_form_is_short_and_the_whole_one_has_all() {
     assert!(brief.to_string().len() < 1500, "{brief}");
     assert_eq!(brief["lines"].as_array().map(Vec::len), Some(4));
     assert_eq!(brief["home"]["count"], 100);
+    assert_eq!(brief["lines"][0]["endpoint"]["slowest_share"], 1.0);
     let whole = cycles_json::whole(&cycles);
     assert_eq!(whole["slowest"]["cycles"].as_array().map(Vec::len), Some(5));
     assert_eq!(

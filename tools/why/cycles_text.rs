@@ -12,7 +12,9 @@ use host::clock::wall_clock;
 
 use crate::offcputime::cycles::MARKED;
 use crate::why::cycles::{Cycles, Exemplar, Home, Part};
+use crate::why::endpoints;
 use crate::why::kinds::{At, ON_CPU};
+use crate::why::sentences::IS_CULPRIT;
 use crate::why::table::words_of;
 use crate::why::words::{fit, function, processes};
 
@@ -202,6 +204,10 @@ fn table(cycles: &Cycles) -> Table<'static> {
         };
         let times = [slow_ns, rest_ns].map(units::duration);
         table.fitted(times, move |room| fit(&words, room));
+        if let Some(words) = endpoint(part) {
+            let none = [String::new(), String::new()];
+            table.fitted(none, move |room| cut(&words, room));
+        }
     }
     let [slow_ns, rest_ns, lines] = more;
     if lines > 0.0 {
@@ -213,6 +219,16 @@ fn table(cycles: &Cycles) -> Table<'static> {
         table.fitted(times, move |room| cut(&words, room));
     }
     table
+}
+
+/// `  94% for 10.0.0.7:80, of the others 12%`: the file or connection that the slowest waited for.
+fn endpoint(part: &Part) -> Option<String> {
+    let (endpoint, [slow, rest]) = part.shares().filter(|(_, [slow, _])| *slow >= IS_CULPRIT)?;
+    let words = format!("  {:.0}% for {}", 100.0 * slow, endpoints::name(endpoint));
+    Some(match part.rest_ns > 0.0 {
+        true => format!("{words}, of the others {:.0}%", 100.0 * rest),
+        false => words,
+    })
 }
 
 /// Words for a line of the table.
@@ -252,9 +268,10 @@ fn parts(one: &Exemplar) -> Vec<String> {
         comm(name)
     )];
     let large = one.parts.iter().take(TOP_WAITS);
-    let large = large.map(|(at, ns)| {
-        let words = plain(at);
-        format!("{words} {}", units::duration(*ns))
+    let large = large.map(|(at, ns, endpoint)| {
+        let endpoint = endpoint.as_ref().map(endpoints::name);
+        let endpoint = endpoint.map_or(String::new(), |name| format!(" ({name})"));
+        format!("{}{endpoint} {}", plain(at), units::duration(*ns))
     });
     let large: Vec<String> = large.collect();
     let last = large.len().saturating_sub(1);

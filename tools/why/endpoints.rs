@@ -14,7 +14,7 @@ const NAMED: usize = 2;
 const NAME: usize = 40;
 
 /// A name for a terminal: of a path the end tells most.
-fn name(endpoint: &Endpoint) -> String {
+pub(crate) fn name(endpoint: &Endpoint) -> String {
     let (before, name) = endpoint.parts();
     format!("{before}{}", cut_start(&terminal(&name), NAME))
 }

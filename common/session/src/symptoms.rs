@@ -166,9 +166,9 @@ pub const SYMPTOMS: [Symptom; 19] = [
     },
     Symptom {
         symptom: "The network is slow",
-        command: "",
-        reading: "not covered: `sudo offcputime -p PID 10` has time in \"socket\"; bcc's `tcp*` tools",
-        trap: "a socket's wait may be the peer's work",
+        command: "why -p PID 10",
+        reading: "\"100% for 10.0.0.7:5432\": the other end that it waits for; the network itself is not covered: bcc's `tcp*` tools",
+        trap: "which of several sockets an `epoll_wait` is for is not told",
     },
 ];
 
