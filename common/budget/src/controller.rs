@@ -1,5 +1,10 @@
 //! How long to look, and how often: the control loop, without a clock or a kernel.
 
+/// All of the machine, in percent.
+pub(super) const NO_BUDGET: f64 = 100.0;
+/// CPU ns per ns, more than anything costs. All of the CPUs are no limit: programs that seem to take more were stopped by a hypervisor,
+/// whose time counts as theirs.
+const NO_LIMIT: f64 = 1e9;
 /// Shortest window, ns: attaching and detaching costs some 0.2 ms.
 const SHORTEST_NS: f64 = 2e6;
 /// Longest window short of looking all the time, ns.
@@ -119,8 +124,12 @@ pub(super) struct Controller {
 impl Controller {
     /// For a budget of `percent` of `cpus` CPUs.
     pub(super) fn new(percent: f64, cpus: u64) -> Self {
+        let limit = match percent < NO_BUDGET {
+            true => percent / 100.0 * cpus as f64,
+            false => NO_LIMIT,
+        };
         Self {
-            limit: percent / 100.0 * cpus as f64,
+            limit,
             events: None,
             edges: FIRST_EDGES_NS,
             own: 0.0,
@@ -269,6 +278,12 @@ mod tests {
         let (cost, looked) = run(2.0, |_| 0.002, 0.5e6, 10.0);
         assert!(looked > 0.99, "{looked}");
         assert!(cost < 0.5, "{cost}");
+    }
+
+    #[test]
+    fn all_of_the_machine_is_no_limit_whatever_the_cost_seems_to_be() {
+        assert_eq!(run(100.0, |_| 5.0, 0.5e6, 10.0).1, 1.0);
+        assert!(run(99.9, |_| 5.0, 0.5e6, 10.0).1 < 0.9);
     }
 
     #[test]

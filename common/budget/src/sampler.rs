@@ -5,7 +5,7 @@ use host::clock::monotonic_ns;
 use host::cpu_time::own_cpu_ns;
 
 use crate::check_measuring;
-use crate::controller::{Controller, Observed, Plan};
+use crate::controller::{Controller, NO_BUDGET, Observed, Plan};
 use crate::detail::Detail;
 use crate::gate::Gate;
 use crate::left_out::LeftOut;
@@ -26,9 +26,6 @@ const UNREADY_NS: u64 = 5_000_000;
 /// Share of the budget up to which more than windows is done; and the same while everything is traced, and costs what it costs.
 const FOR_NAMES: f64 = 0.6;
 const FOR_NAMES_OF_EVERYTHING: f64 = 0.9;
-
-/// All of the machine, in percent.
-const NO_BUDGET: f64 = 100.0;
 
 /// How long a collection may cost more than it should where nothing can be left out any more, ns.
 const PATIENCE_NS: u64 = 10_000_000_000;

@@ -1,10 +1,14 @@
 //! The files and connections that why's lines are for.
 
+use serde_json::json;
+use tempfile::TempDir;
+
 use crate::prelude::*;
 use crate::why::{ALL, assert_explained};
 
 /// A client of a TCP socket that it reads from, one of a Unix socket that it polls, a server whose client takes its time, and a file that
-/// is written through. The others are a process of their own, and each answers after a while.
+/// is written through. The others are a process of their own, and each answers after a while. Or it asks two peers in turns, of which one
+/// answers at once and is asked nine times in ten.
 const WAITERS: &str = r#"
 #include <arpa/inet.h>
 #include <poll.h>
@@ -43,7 +47,8 @@ static void *answer(void *listener)
 	char c;
 
 	while (read(fd, &c, 1) == 1) {
-		pause_ns(NAP);
+		if (c == '?')
+			pause_ns(NAP);
 		if (write(fd, &c, 1) != 1)
 			_exit(7);
 	}
@@ -60,9 +65,9 @@ static void *take_slowly(void *at)
 	return NULL;
 }
 
-static void ask(int fd)
+static void ask(int fd, char how)
 {
-	if (write(fd, "?", 1) != 1)
+	if (write(fd, &how, 1) != 1)
 		_exit(7);
 }
 
@@ -101,10 +106,17 @@ __attribute__((noinline)) static void write_through(int fd)
 static void *of_tcp(void *fd)
 {
 	for (int i = 0; i < ROUNDS; i++) {
-		ask((long)fd);
+		ask((long)fd, '?');
 		await_reply((long)fd);
 	}
 	return NULL;
+}
+
+__attribute__((noinline)) void handle(int fd, char how)
+{
+	ask(fd, how);
+	await_reply(fd);
+	WITH_FRAME;
 }
 
 static void *of_unix(void *fd)
@@ -115,7 +127,7 @@ static void *of_unix(void *fd)
 	for (int i = 0; i < ROUNDS; i++) {
 		/* Nothing waits further out: this is where the thread is at home, and not where it polls. */
 		nanosleep(&pause, NULL);
-		ask((long)fd);
+		ask((long)fd, '?');
 		await_poll((long)fd);
 		if (read((long)fd, &c, 1) != 1)
 			_exit(7);
@@ -148,9 +160,10 @@ static pthread_t started(void *(*run)(void *), void *with)
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in peer = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }, own = peer;
+	struct sockaddr_in peer = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }, own = peer, soon = peer;
 	struct sockaddr_un named = { .sun_family = AF_UNIX };
-	int peers = listening((void *)&peer, sizeof(peer)), owns = listening((void *)&own, sizeof(own)), nameds;
+	int peers = listening((void *)&peer, sizeof(peer)), owns = listening((void *)&own, sizeof(own));
+	int soons = listening((void *)&soon, sizeof(soon)), nameds;
 	int file = open(argv[2], O_RDWR | O_CREAT, 0600);
 	void *(*all[])(void *) = { of_tcp, of_unix, of_client, of_file };
 	pthread_t threads[4];
@@ -162,6 +175,7 @@ int main(int argc, char **argv)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		started(answer, (void *)(long)peers);
 		started(answer, (void *)(long)nameds);
+		started(answer, (void *)(long)soons);
 		pthread_join(started(take_slowly, &own), NULL);
 		pause();
 	}
@@ -169,6 +183,15 @@ int main(int argc, char **argv)
 	fds[1] = connected((void *)&named, sizeof(named));
 	fds[2] = accept(owns, NULL, NULL);
 	fds[3] = file;
+	if (argc > 3) {
+		int at_once = connected((void *)&soon, sizeof(soon));
+
+		ready();
+		for (int i = 0; i < 10 * ROUNDS; i++)
+			i % 10 ? handle(at_once, '!') : handle(fds[0], '?');
+		say("{\"peer\": %d}\n", ntohs(peer.sin_port));
+		return finished();
+	}
 	ready();
 	for (int i = 0; i < 4; i++)
 		threads[i] = started(all[i], (void *)fds[i]);
@@ -192,34 +215,62 @@ fn assert_for(report: &Value, place: &str, endpoint: &Value) {
     }
 }
 
+/// Where a socket and a file are: this on a disk, if there is one, for elsewhere no write waits.
+fn places() -> [TempDir; 2] {
+    [tempfile::tempdir(), tempfile::tempdir_in(".")].map(|dir| dir.expect("a directory"))
+}
+
+fn path(dir: &TempDir) -> String {
+    let dir = dir.path().canonicalize().expect("a path");
+    dir.join("it").display().to_string()
+}
+
+/// A TCP peer on this machine, as the program tells its port.
+fn peer(told: &[Value]) -> Value {
+    let address = format!("127.0.0.1:{}", number(&told[0], "peer"));
+    json!({ "peer": address, "protocol": "tcp" })
+}
+
 #[test]
 fn waits_are_for_the_other_end_the_clients_or_the_file() {
     let _machine = Machine::beside();
-    let dir = tempfile::tempdir().expect("a directory");
-    // A file of the disk's, if there is one: elsewhere no write waits.
-    let disk = tempfile::tempdir_in(".").expect("a directory");
-    let path = |dir: &tempfile::TempDir, name: &str| {
-        let dir = dir.path().canonicalize().expect("a path");
-        dir.join(name).display().to_string()
-    };
-    let (socket, file) = (path(&dir, "socket"), path(&disk, "file"));
+    let places = places();
+    let [socket, file] = places.each_ref().map(path);
     let program = Program::c("waiters", WAITERS, "-pthread");
     let mut workload = program.started(&format!("{socket} {file}")[..]);
     let (report, told) = reported("why", ALL, &mut workload);
     workload.finish();
     assert_explained(&report);
-    let port = |end: &str| number(&told[0], end);
-    let peer = format!("127.0.0.1:{}", port("peer"));
-    let tcp = serde_json::json!({ "peer": peer, "protocol": "tcp" });
-    assert_for(&report, "await_reply", &tcp);
-    let unix = serde_json::json!({ "peer": socket, "protocol": "unix" });
+    assert_for(&report, "await_reply", &peer(&told));
+    let unix = json!({ "peer": socket, "protocol": "unix" });
     assert_for(&report, "await_poll", &unix);
-    let own = port("own").to_string();
-    let clients = serde_json::json!({ "clients_of": own, "protocol": "tcp" });
+    let own = number(&told[0], "own").to_string();
+    let clients = json!({ "clients_of": own, "protocol": "tcp" });
     assert_for(&report, "send_all", &clients);
-    assert_for(
-        &report,
-        "write_through",
-        &serde_json::json!({ "file": file }),
-    );
+    let file = json!({ "file": file });
+    assert_for(&report, "write_through", &file);
+}
+
+#[test]
+fn the_slowest_say_which_peer_they_waited_for() {
+    let _machine = Machine::beside();
+    let places = places();
+    let [socket, file] = places.each_ref().map(path);
+    let program = Program::c("waiters", WAITERS, "-pthread");
+    let mut workload = program.started(&format!("{socket} {file} asks")[..]);
+    let options = format!("--slowest 10% --from uprobe:handle {ALL}");
+    let (report, told) = reported("why", &options, &mut workload);
+    workload.finish();
+    let cycles = &report["cycles"];
+    let waits = |line: &&Value| line["place"].as_str() == Some("await_reply");
+    let line = list(cycles, "lines").iter().find(waits);
+    let endpoint = &line.unwrap_or_else(|| panic!("{cycles:#}"))["endpoint"];
+    let share = |group: &str| endpoint[group].as_f64().expect("a share");
+    assert_within("slowest", share("slowest_share"), 0.99..=1.0, cycles);
+    assert_within("others", share("others_share"), 0.0..=0.01, cycles);
+    let slow = peer(&told);
+    assert_eq!(endpoint["peer"], slow["peer"], "{cycles:#}");
+    for cycle in list(&cycles["slowest"], "cycles") {
+        assert_eq!(list(cycle, "lines")[0]["endpoint"], slow, "{cycles:#}");
+    }
 }
