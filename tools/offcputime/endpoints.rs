@@ -77,6 +77,14 @@ impl Endpoint {
         !matches!(self, Self::File(_))
     }
 
+    /// Tells if its name is a path, or may be one.
+    pub(crate) fn is_path(&self) -> bool {
+        match self {
+            Self::File(_) => true,
+            Self::Peer(place) | Self::Clients(place) => matches!(place, Place::Unix(_)),
+        }
+    }
+
     /// Words before its name, and the name.
     pub(crate) fn parts(&self) -> (&'static str, String) {
         match self {
@@ -89,6 +97,7 @@ impl Endpoint {
     /// For JSON.
     pub(crate) fn to_json(&self) -> Value {
         let protocol = |is_udp: bool| if is_udp { "udp" } else { "tcp" };
+        let known = |name: &str| (!name.is_empty()).then(|| name.to_owned());
         match self {
             Self::File(path) => json!({ "file": path }),
             Self::Peer(Place::Address(to, is_udp)) => {
@@ -97,8 +106,10 @@ impl Endpoint {
             Self::Clients(Place::Port(port, is_udp)) => {
                 json!({ "clients_of": port.to_string(), "protocol": protocol(*is_udp) })
             }
-            Self::Peer(Place::Unix(name)) => json!({ "peer": name, "protocol": "unix" }),
-            Self::Clients(Place::Unix(name)) => json!({ "clients_of": name, "protocol": "unix" }),
+            Self::Peer(Place::Unix(name)) => json!({ "peer": known(name), "protocol": "unix" }),
+            Self::Clients(Place::Unix(name)) => {
+                json!({ "clients_of": known(name), "protocol": "unix" })
+            }
             Self::Peer(Place::Port(..)) | Self::Clients(Place::Address(..)) => Value::Null,
         }
     }

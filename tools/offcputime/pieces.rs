@@ -9,8 +9,9 @@ use host::waits::Wait;
 use crate::offcputime::on_cpu::Ran;
 use crate::offcputime::row::Row;
 
-/// Most places of one piece that are told apart.
+/// Most places of one piece that are told apart, and of them by the files and connections that their waits are for.
 const MOST_STEPS: usize = 256;
+const MOST_OF_ENDPOINTS: usize = MOST_STEPS / 2;
 /// Pieces that are kept with all their waits.
 const EXEMPLARS: usize = 5;
 
@@ -24,6 +25,16 @@ pub(crate) struct Spot {
     pub(crate) kernel: u64,
     /// The file or connection that it is for, by its number; 0: none.
     pub(crate) endpoint: u64,
+}
+
+impl Spot {
+    /// The place alone.
+    pub(crate) fn without_endpoint(self) -> Self {
+        Self {
+            endpoint: 0,
+            ..self
+        }
+    }
 }
 
 /// A wait in an order.
@@ -103,18 +114,27 @@ impl Cycle {
 
     /// Adds a wait; `false`: it was in too many places.
     pub(super) fn add(&mut self, spot: Spot, time: Time) -> bool {
-        // Those that come again were met lately.
-        match self.steps.iter().rposition(|(same, _)| *same == spot) {
+        match self.step(spot) {
             Some(at) => self.steps[at].1.add(time),
+            None if self.steps.len() < MOST_OF_ENDPOINTS => self.steps.push((spot, time)),
+            None if spot.endpoint != 0 => return self.add(spot.without_endpoint(), time),
             None if self.steps.len() < MOST_STEPS => self.steps.push((spot, time)),
             None => return false,
         }
         true
     }
 
+    /// The number of the step in a place. Those that come again were met lately.
+    fn step(&self, spot: Spot) -> Option<usize> {
+        self.steps.iter().rposition(|(same, _)| *same == spot)
+    }
+
     /// Takes away a wait that was added.
     pub(super) fn take(&mut self, spot: Spot, time: Time) {
-        if let Some((_, sum)) = self.steps.iter_mut().rfind(|(same, _)| *same == spot) {
+        let at = self
+            .step(spot)
+            .or_else(|| self.step(spot.without_endpoint()));
+        if let Some((_, sum)) = at.map(|at| &mut self.steps[at]) {
             sum.blocked_ns = sum.blocked_ns.saturating_sub(time.blocked_ns);
             sum.runqueue_ns = sum.runqueue_ns.saturating_sub(time.runqueue_ns);
         }

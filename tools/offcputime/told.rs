@@ -26,8 +26,9 @@ use crate::offcputime::row::{Row, row_of};
 
 /// Waits and calls that are kept before threads' homes are judged, of 40 bytes each, calls of 100.
 const MOST_KEPT: usize = 1 << 18;
-/// Most rows.
+/// Most rows, and of them by the files and connections that their waits are for.
 const MOST_ROWS: usize = 1 << 16;
+const MOST_OF_ENDPOINTS: usize = MOST_ROWS / 2;
 
 enum Record {
     Row(Box<told_row>),
@@ -147,10 +148,14 @@ impl Waits {
         self.kept.push(Event::Wait(told));
     }
 
-    fn number(&mut self, row: Row) -> Option<u32> {
+    fn number(&mut self, mut row: Row) -> Option<u32> {
         let key = (row.task.tid, spot(&row));
         if let Some(number) = self.numbers.get(&key) {
             return Some(*number);
+        }
+        if row.endpoint != 0 && self.rows.len() >= MOST_OF_ENDPOINTS {
+            row.endpoint = 0;
+            return self.number(row);
         }
         if self.rows.len() >= MOST_ROWS {
             self.rows_full += 1;

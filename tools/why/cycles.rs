@@ -64,7 +64,7 @@ pub(crate) struct Exemplar {
     pub(crate) ns: u64,
     pub(crate) thread: Program,
     pub(crate) tgid: u32,
-    /// The most first, each with the file or connection that most of it was for.
+    /// The most first, each with the file or connection that half of it or more was for.
     pub(crate) parts: Vec<(At, u64, Option<Endpoint>)>,
 }
 
@@ -237,6 +237,7 @@ fn exemplar(cycle: &Cycle, places: &Places<'_>) -> Exemplar {
         .map(|(at, ns)| {
             let ends = endpoints.remove(&at).into_iter().flatten();
             let most = ends.max_by_key(|(endpoint, ns)| (*ns, Reverse(endpoint.clone())));
+            let most = most.filter(|(_, of_endpoint_ns)| *of_endpoint_ns >= ns / 2);
             (at, ns, most.map(|(endpoint, _)| endpoint))
         })
         .collect();
@@ -254,6 +255,7 @@ fn exemplar(cycle: &Cycle, places: &Places<'_>) -> Exemplar {
 
 /// Lines of the table by the place that threads wait in, or run in.
 struct Places<'a> {
+    /// By spots that are for no endpoint: these say nothing of lines.
     all: HashMap<Spot, Place>,
     /// Files and connections by their numbers.
     endpoints: &'a HashMap<u64, Endpoint>,
@@ -289,7 +291,7 @@ impl<'a> Places<'a> {
     fn of(found: &drafts::Found<'a>, drafts: &Drafts, functions: &'a Functions) -> Self {
         let mut all: HashMap<Spot, Place> = HashMap::new();
         for (row, sample) in found.waits.rows.iter().zip(&found.off.samples) {
-            let place = all.entry(spot(row)).or_default();
+            let place = all.entry(spot(row).without_endpoint()).or_default();
             let [ns, queue_ns] = reasons::parts(found.off, sample.reason, &sample.values);
             place.is_quota |= queue_ns == 0 && row.runqueue_ns > 0;
             for (at, ns) in drafts.shares(sample, ns) {
@@ -312,7 +314,7 @@ impl<'a> Places<'a> {
         let mut cpu_ns = ns;
         for (spot, time) in waits {
             cpu_ns = cpu_ns.saturating_sub(time.ns());
-            let place = self.all.get(spot);
+            let place = self.all.get(&spot.without_endpoint());
             let (wait_ns, queue_ns) = match place {
                 Some(place) if place.is_quota => (time.ns(), 0),
                 _ => (time.blocked_ns, time.runqueue_ns),

@@ -8,7 +8,7 @@ use crate::why::cycles::{Cycles, Exemplar, Home, Part};
 use crate::why::kinds::At;
 
 /// Lines of the brief form.
-const BRIEF_LINES: usize = 4;
+pub(crate) const BRIEF_LINES: usize = 4;
 /// Columns of its names.
 const BRIEF_NAME: usize = 160;
 
@@ -24,12 +24,12 @@ pub(crate) fn whole(cycles: &Cycles) -> Value {
     whole
 }
 
-/// The first home, and the lines by which its slowest differ most.
-pub(crate) fn brief(cycles: &Cycles) -> Value {
+/// The first home, and so many of the lines by which its slowest differ most.
+pub(crate) fn brief(cycles: &Cycles, most: usize) -> Value {
     let mut brief = groups(cycles);
     brief["cut"] = json!(cycles.cut);
     brief["home"] = json!(cycles.homes.first().map(|one| home(cycles, one)));
-    brief["lines"] = lines(cycles, BRIEF_LINES);
+    brief["lines"] = lines(cycles, most);
     shorten(&mut brief["home"]);
     let lines = brief["lines"].as_array_mut();
     lines.into_iter().flatten().for_each(shorten);

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use profile::escape::terminal;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::{WIDTH, comm, cut, sentence};
+use profile::text::{WIDTH, columns, comm, cut, cut_start, sentence};
 use profile::units;
 
 use host::clock::wall_clock;
@@ -204,9 +204,12 @@ fn table(cycles: &Cycles) -> Table<'static> {
         };
         let times = [slow_ns, rest_ns].map(units::duration);
         table.fitted(times, move |room| fit(&words, room));
-        if let Some(words) = endpoint(part) {
+        if let Some([before, name, after]) = endpoint(part) {
             let none = [String::new(), String::new()];
-            table.fitted(none, move |room| cut(&words, room));
+            table.fitted(none, move |room| {
+                let room = room.saturating_sub(columns(&before) + columns(&after));
+                format!("{before}{}{after}", cut_start(&name, room))
+            });
         }
     }
     let [slow_ns, rest_ns, lines] = more;
@@ -221,14 +224,16 @@ fn table(cycles: &Cycles) -> Table<'static> {
     table
 }
 
-/// `  94% for 10.0.0.7:80, of the others 12%`: the file or connection that the slowest waited for.
-fn endpoint(part: &Part) -> Option<String> {
+/// `  94% for 10.0.0.7:80, others 12%` in parts: the file or connection that the slowest waited for, and its share of both times.
+fn endpoint(part: &Part) -> Option<[String; 3]> {
     let (endpoint, [slow, rest]) = part.shares().filter(|(_, [slow, _])| *slow >= IS_CULPRIT)?;
-    let words = format!("  {:.0}% for {}", 100.0 * slow, endpoints::name(endpoint));
-    Some(match part.rest_ns > 0.0 {
-        true => format!("{words}, of the others {:.0}%", 100.0 * rest),
-        false => words,
-    })
+    let (before, name) = endpoint.parts();
+    let others = match part.rest_ns > 0.0 {
+        true => format!(", others {:.0}%", 100.0 * rest),
+        false => String::new(),
+    };
+    let before = format!("  {:.0}% for {before}", 100.0 * slow);
+    Some([before, terminal(&name).into(), others])
 }
 
 /// Words for a line of the table.
@@ -268,17 +273,16 @@ fn parts(one: &Exemplar) -> Vec<String> {
         comm(name)
     )];
     let large = one.parts.iter().take(TOP_WAITS);
-    let large = large.map(|(at, ns, endpoint)| {
-        let endpoint = endpoint.as_ref().map(endpoints::name);
-        let endpoint = endpoint.map_or(String::new(), |name| format!(" ({name})"));
-        format!("{}{endpoint} {}", plain(at), units::duration(*ns))
-    });
-    let large: Vec<String> = large.collect();
-    let last = large.len().saturating_sub(1);
-    let commas = large.into_iter().enumerate();
-    parts.extend(commas.map(|(at, words)| match at {
-        _ if at == last => words,
-        _ => words + ",",
-    }));
+    let mut large = large.peekable();
+    while let Some((at, ns, endpoint)) = large.next() {
+        parts.push(plain(at));
+        parts.extend(
+            endpoint
+                .iter()
+                .map(|one| format!("({})", endpoints::name(one))),
+        );
+        let comma = if large.peek().is_some() { "," } else { "" };
+        parts.push(units::duration(*ns) + comma);
+    }
     parts
 }

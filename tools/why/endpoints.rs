@@ -10,13 +10,17 @@ use crate::why::line::Line;
 /// Share of a line from which one is named, and so many of them.
 const LEAST: f64 = 0.05;
 const NAMED: usize = 2;
-/// Columns of its name.
-const NAME: usize = 40;
+/// Columns of a path.
+const PATH: usize = 40;
 
 /// A name for a terminal: of a path the end tells most.
 pub(crate) fn name(endpoint: &Endpoint) -> String {
     let (before, name) = endpoint.parts();
-    format!("{before}{}", cut_start(&terminal(&name), NAME))
+    let name = terminal(&name);
+    match endpoint.is_path() {
+        true => format!("{before}{}", cut_start(&name, PATH)),
+        false => format!("{before}{name}"),
+    }
 }
 
 fn share(line: &Line, ns: u64) -> f64 {
@@ -53,6 +57,11 @@ pub(crate) fn sentence(line: &Line) -> Option<String> {
         100.0 * share,
         name(endpoint)
     ))
+}
+
+/// The first of them, if it has a part that is worth a word.
+pub(crate) fn first_to_json(line: &Line) -> Option<Value> {
+    first(line).map(|(endpoint, _)| endpoint.to_json())
 }
 
 /// `[{"peer" | "clients_of" | "file", "protocol", "ns"}, ...]`, the most first.

@@ -53,6 +53,7 @@ pub(crate) fn whole(account: &Account, closing: &Closing) -> Map<String, Value> 
 pub(crate) fn brief(account: &Account, answer: &[String]) -> Value {
     let mut lines: Vec<Value> = account.lines.iter().map(short).collect();
     let mut answer = sentences(answer);
+    let mut of_cycles = cycles_json::BRIEF_LINES;
     loop {
         let more = account.lines.len() - lines.len();
         let mut brief = json!({
@@ -68,18 +69,24 @@ pub(crate) fn brief(account: &Account, answer: &[String]) -> Value {
             "more_lines": more,
         });
         if let Some(cycles) = &account.cycles {
-            brief["cycles"] = cycles_json::brief(cycles);
+            brief["cycles"] = cycles_json::brief(cycles, of_cycles);
         }
         // A line's end follows; nothing is left to leave out without an answer.
         if brief.to_string().len() < BRIEF || answer.is_empty() {
             return brief;
         }
-        // The command that looks further may be a program with all its words.
-        if lines.pop().is_none() {
-            answer = match columns(&answer) / 2 {
-                0 => String::new(),
-                half => cut(&answer, half),
-            };
+        if lines.pop().is_some() {
+            continue;
+        }
+        // Names may be long, and the command that looks further be a program with all its words.
+        match of_cycles.checked_sub(1) {
+            Some(fewer) if account.cycles.is_some() => of_cycles = fewer,
+            _ => {
+                answer = match columns(&answer) / 2 {
+                    0 => String::new(),
+                    half => cut(&answer, half),
+                };
+            }
         }
     }
 }
@@ -101,7 +108,7 @@ fn short(line: &Line) -> Value {
     let mut short = time(line);
     short["process"] = json!(process);
     short["culprit"] = json!(culprit);
-    short["endpoint"] = json!(endpoints::to_json(line).get(0));
+    short["endpoint"] = json!(endpoints::first_to_json(line));
     short
 }
 

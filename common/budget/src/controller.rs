@@ -1,9 +1,8 @@
 //! How long to look, and how often: the control loop, without a clock or a kernel.
 
-/// All of the machine, in percent.
-pub(super) const NO_BUDGET: f64 = 100.0;
-/// CPU ns per ns, more than anything costs. All of the CPUs are no limit: programs that seem to take more were stopped by a hypervisor,
-/// whose time counts as theirs.
+use crate::is_limit;
+
+/// CPU ns per ns, more than anything costs.
 const NO_LIMIT: f64 = 1e9;
 /// Shortest window, ns: attaching and detaching costs some 0.2 ms.
 const SHORTEST_NS: f64 = 2e6;
@@ -124,7 +123,7 @@ pub(super) struct Controller {
 impl Controller {
     /// For a budget of `percent` of `cpus` CPUs.
     pub(super) fn new(percent: f64, cpus: u64) -> Self {
-        let limit = match percent < NO_BUDGET {
+        let limit = match is_limit(percent) {
             true => percent / 100.0 * cpus as f64,
             false => NO_LIMIT,
         };

@@ -126,11 +126,20 @@ fn check_measuring(meter: &Meter) -> Result<()> {
     Ok(())
 }
 
+/// All of the machine, in percent.
+const NO_BUDGET: f64 = 100.0;
+
+/// Tells if a share of the machine, in percent, is a limit. All of it is none: programs that seem to take more were stopped by a
+/// hypervisor, whose time counts as theirs.
+pub fn is_limit(percent: f64) -> bool {
+    percent < NO_BUDGET
+}
+
 /// Reads `2`, `0.5`, `0.5%`.
 fn parse_percent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').parse::<f64>();
     match number {
-        Ok(percent) if (0.1..=100.0).contains(&percent) => Ok(percent),
+        Ok(percent) if (0.1..=NO_BUDGET).contains(&percent) => Ok(percent),
         _ => Err("not a share of the CPUs; write 0.1 to 100, in percent".into()),
     }
 }

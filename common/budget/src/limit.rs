@@ -11,7 +11,7 @@ use crate::meter::{Meter, Spent, cpus_online};
 use crate::next::Next;
 use crate::summary::Summary;
 use crate::windowed::Programs;
-use crate::{Budget, check_measuring};
+use crate::{Budget, check_measuring, is_limit};
 
 /// The credit at the beginning is what so much time may cost, ns.
 const BEGINS_WITH_NS: u64 = 1_000_000_000;
@@ -121,7 +121,10 @@ impl Limit<'_> {
         let (now, spent) = (monotonic_ns(), self.meter.spent(&[all_of(object)], 0));
         let cost = spent.since(&self.spent);
         self.spent = spent;
-        let allowed = self.credit.pass(now, cost, self.allowed);
+        let allowed = match is_limit(self.percent) {
+            true => self.credit.pass(now, cost, self.allowed),
+            false => Allowed::Everything,
+        };
         self.due_ns = now + self.credit.pause_ns();
         allowed
     }

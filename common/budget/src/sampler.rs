@@ -4,8 +4,9 @@ use anyhow::Result;
 use host::clock::monotonic_ns;
 use host::cpu_time::own_cpu_ns;
 
+use crate::NO_BUDGET;
 use crate::check_measuring;
-use crate::controller::{Controller, NO_BUDGET, Observed, Plan};
+use crate::controller::{Controller, Observed, Plan};
 use crate::detail::Detail;
 use crate::gate::Gate;
 use crate::left_out::LeftOut;

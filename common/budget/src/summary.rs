@@ -3,6 +3,7 @@
 use profile::units;
 use serde_json::{Value, json};
 
+use crate::is_limit;
 use crate::left_out::LeftOut;
 
 /// Of one collection.
@@ -42,7 +43,7 @@ impl Summary {
 
     /// Whether that is more than it was to cost.
     pub fn is_over(&self) -> bool {
-        self.spent_percent() > self.percent
+        is_limit(self.percent) && self.spent_percent() > self.percent
     }
 
     /// True: it was to count everything, and ended before its time.
@@ -63,11 +64,12 @@ impl Summary {
             );
         }
         let spent = self.spent_percent();
-        let verdict = if self.is_over() { "OVER" } else { "within" };
-        let held = format!(
-            "{spent:.2}% of {} CPUs while tracing, {verdict} {}%",
-            self.cpus, self.percent
-        );
+        let verdict = match (is_limit(self.percent), self.is_over()) {
+            (false, _) => "no limit".to_owned(),
+            (_, true) => format!("OVER {}%", self.percent),
+            (_, false) => format!("within {}%", self.percent),
+        };
+        let held = format!("{spent:.2}% of {} CPUs while tracing, {verdict}", self.cpus);
         let held = match self.trap_ns {
             0 => held,
             ns => format!("{held} (a trap taken for {})", units::duration(ns)),

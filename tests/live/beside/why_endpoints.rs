@@ -47,8 +47,8 @@ static void *answer(void *listener)
 	char c;
 
 	while (read(fd, &c, 1) == 1) {
-		if (c == '?')
-			pause_ns(NAP);
+		if (c != '!')
+			pause_ns(c == '?' ? NAP : 10 * NAP);
 		if (write(fd, &c, 1) != 1)
 			_exit(7);
 	}
@@ -187,8 +187,8 @@ int main(int argc, char **argv)
 		int at_once = connected((void *)&soon, sizeof(soon));
 
 		ready();
-		for (int i = 0; i < 10 * ROUNDS; i++)
-			i % 10 ? handle(at_once, '!') : handle(fds[0], '?');
+		for (int i = 0; i < 5 * ROUNDS; i++)
+			i % 10 ? handle(at_once, '!') : handle(fds[0], '.');
 		say("{\"peer\": %d}\n", ntohs(peer.sin_port));
 		return finished();
 	}
@@ -202,7 +202,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// All waits in a function are for one endpoint.
+/// All waits in a function are for one endpoint, but for those whose begin a sandbox hid.
 fn assert_for(report: &Value, place: &str, endpoint: &Value) {
     let is_there = |line: &&Value| line["place"].as_str() == Some(place);
     let lines: Vec<&Value> = list(report, "lines").iter().filter(is_there).collect();
@@ -211,11 +211,13 @@ fn assert_for(report: &Value, place: &str, endpoint: &Value) {
         let mut only = only(line, "endpoints").clone();
         let ns = only.as_object_mut().and_then(|only| only.remove("ns"));
         assert_eq!(only, *endpoint, "{line:#}");
-        assert_eq!(ns.as_ref(), Some(&line["ns"]), "{line:#}");
+        let (ns, whole) = (ns.and_then(|ns| ns.as_u64()), number(line, "ns"));
+        let ns = ns.expect("a time");
+        assert_within("ns", ns, whole - whole / 50..=whole, line);
     }
 }
 
-/// Where a socket and a file are: this on a disk, if there is one, for elsewhere no write waits.
+/// Directories of a socket and of a file: this is on a disk, if there is one, for elsewhere no write waits.
 fn places() -> [TempDir; 2] {
     [tempfile::tempdir(), tempfile::tempdir_in(".")].map(|dir| dir.expect("a directory"))
 }
@@ -258,7 +260,8 @@ fn the_slowest_say_which_peer_they_waited_for() {
     let [socket, file] = places.each_ref().map(path);
     let program = Program::c("waiters", WAITERS, "-pthread");
     let mut workload = program.started(&format!("{socket} {file} asks")[..]);
-    let options = format!("--slowest 10% --from uprobe:handle {ALL}");
+    // Ten of a hundred, and some where a sandbox hides others.
+    let options = format!("--slowest 12% --from uprobe:handle {ALL}");
     let (report, told) = reported("why", &options, &mut workload);
     workload.finish();
     let cycles = &report["cycles"];
