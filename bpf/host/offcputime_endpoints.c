@@ -31,7 +31,7 @@ static void host_path(struct file_path *to, const struct file *file)
 	to->names[0][0] = file->f_inode->i_ino;
 }
 
-/* What a descriptor is of: S_IFMT >> 12, inode and device; a socket's words. */
+/* A descriptor's file: S_IFMT >> 12, inode and device; a socket's words. */
 struct host_end {
 	__u64 inode;
 	__u64 address[2];
@@ -67,7 +67,7 @@ static struct unix_address *host_name(__u16 number, __u16 namesakes)
 {
 	if (!number)
 		return NULL;
-	/* Whatever is behind a name is none of it. */
+	/* Bytes behind a name are none of it. */
 	__builtin_memset(host_names[number].room, 'x', sizeof(host_names[number].room));
 	host_names[number].address.refcnt.refs.counter = namesakes;
 	host_names[number].address.len = sizeof(__u16) + 2;
@@ -158,7 +158,7 @@ void host_waits(const struct host_end *end, __u32 number, __u32 polls, struct ho
 	told->path = path ? path->names[0][0] : 0;
 }
 
-/* Where the kernel has a name. */
+/* The address at which the kernel has a name. */
 __u64 host_place(__u32 number)
 {
 	return (__u64)&host_names[number].address;

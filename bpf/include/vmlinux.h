@@ -174,53 +174,7 @@ struct file {
 	void *private_data;
 };
 
-struct in6_addr {
-	u64 words[2];
-};
-
-struct sock_common {
-	__be32 skc_daddr;
-	__be16 skc_dport;
-	u16 skc_num;
-	unsigned short skc_family;
-	struct in6_addr skc_v6_daddr;
-};
-
-struct sock {
-	struct sock_common __sk_common;
-	u32 sk_max_ack_backlog;
-	u16 sk_type;
-	u16 sk_protocol;
-};
-
-struct socket {
-	struct sock *sk;
-};
-
-typedef struct {
-	int counter;
-} atomic_t;
-
-typedef struct refcount_struct {
-	atomic_t refs;
-} refcount_t;
-
-struct sockaddr_un {
-	unsigned short sun_family;
-	char sun_path[108];
-};
-
-struct unix_address {
-	refcount_t refcnt;
-	int len;
-	struct sockaddr_un name[];
-};
-
-struct unix_sock {
-	struct sock sk;
-	struct unix_address *addr;
-	struct sock *peer;
-};
+#include "vmlinux_sockets.h"
 
 struct fdtable {
 	unsigned int max_fds;

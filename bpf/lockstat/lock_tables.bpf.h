@@ -103,7 +103,7 @@ struct lock_wait {
 	__u64 kernel_stack;
 	__u64 user_stack;
 	__u64 waker;
-	/* Whoever released a futex last, in the initial namespace; 0: nobody did. */
+	/* The thread that released a futex last, in the initial namespace; 0: none did. */
 	__u32 waker_pid;
 	/* Frames of user_stack, from the leaf on, that lie inside of where the thread waits for work. */
 	__u32 inside;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* offcpu_endpoints.bpf.h: the file, or the end of a connection, that a system call on a descriptor waits for. Off unless asked for.
  *
- * Of an accepted socket it is the name that clients called, for there are as many of those as like to come; else it is the other end.
+ * An accepted socket's is the name that clients called, for there are as many of those as like to come; else it is the other end.
  */
 #ifndef __OFFCPU_ENDPOINTS_BPF_H__
 #define __OFFCPU_ENDPOINTS_BPF_H__
@@ -133,7 +133,7 @@ static __always_inline void describe_endpoint(struct endpoint *endpoint, struct 
 		describe_file(endpoint, file);
 }
 
-/* As it is bound, NUL included where it begins with one: as long as the kernel says, and the rest is zeros. */
+/* The name as it is bound, NUL included where it begins with one: as long as the kernel says, and the rest is zeros. */
 static __always_inline void read_socket_path(struct file_path *to, __u64 address)
 {
 	struct unix_address *name = (void *)address;

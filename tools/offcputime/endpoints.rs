@@ -94,7 +94,7 @@ impl Endpoint {
         }
     }
 
-    /// For JSON.
+    /// The same as JSON.
     pub(crate) fn to_json(&self) -> Value {
         let protocol = |is_udp: bool| if is_udp { "udp" } else { "tcp" };
         let known = |name: &str| (!name.is_empty()).then(|| name.to_owned());

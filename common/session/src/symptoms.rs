@@ -166,8 +166,8 @@ pub const SYMPTOMS: [Symptom; 19] = [
     },
     Symptom {
         symptom: "The network is slow",
-        command: "why -p PID 10",
-        reading: "\"100% for 10.0.0.7:5432\": the other end that it waits for; the network itself is not covered: bcc's `tcp*` tools",
+        command: "`sudo why -p PID 10`",
+        reading: "\"100% for 10.0.0.7:5432\": the other end it waits for; not the network itself: bcc's `tcp*` tools",
         trap: "which of several sockets an `epoll_wait` is for is not told",
     },
 ];
