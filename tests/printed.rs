@@ -12,7 +12,7 @@ use super::{TOOLS, files, read};
 
 /// Names in the runs that look like words: of programs, devices, system calls, and what a run was asked for.
 const NAMES: &str = "access bash biolatency brk close cpu dd demo dyn execve fio flame futex Interrupts kernel lockstat ls main meta \
-    mmap most mprotect munmap newfstatat offcputime openat postgres pressure prio profile rahead read rseq runqlat rust sed sh some \
+    mmap most mprotect munmap newfstatat offcputime openat pgbench postgres pressure prio profile rahead read rseq runqlat rust sed sh some \
     statfs statx sync switch syscount vda web why write ECHILD ENOENT";
 /// Functions in flame's runs.
 const FUNCTIONS: &str = "gc mark parse reduce run";
@@ -140,14 +140,15 @@ fn printed_lines_are_made_of_what_the_programs_print() {
         .map(|(tool, _)| (*tool, format!("man/{tool}_example.txt"), printed(tool)))
         .collect();
     runs.push(("flame", "man/flame_example.txt".into(), printed("flame")));
-    runs.push(("pressure", "README.md".into(), printed_in_the_readme()));
+    runs.push(("why", "README.md".into(), printed_in_the_readme()));
     let mut odd = Vec::new();
     for (tool, page, lines) in runs {
         assert!(lines.len() > 10, "{page}: {} lines", lines.len());
         let mut sources = printing(&format!("tools/{tool}"));
         if tool == "why" {
             // It has its parts' words.
-            let parts = ["tools/offcputime", "tools/runqlat", "tools/profile"];
+            let parts = ["offcputime", "runqlat", "profile", "lockstat", "biolatency"];
+            let parts = parts.map(|part| format!("tools/{part}"));
             sources.extend(parts.iter().flat_map(|part| printing(part)));
         }
         let own = Pieces::of(&sources);
