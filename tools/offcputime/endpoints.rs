@@ -1,7 +1,6 @@
 //! Endpoints: the files and connections that threads waited for in system calls.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::Result;
@@ -19,26 +18,20 @@ mod kind {
     pub(super) const IPV6: u8 = 4;
 }
 
+/// Words before the name that clients called.
+const CLIENTS: &str = "clients of ";
+
 /// A file, or an end of connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Endpoint {
     /// A file, by its path, or by its inode and device where that is not known.
     File(String),
-    /// The other end of connections.
-    Peer(Place),
-    /// Connections that were accepted, whoever called: the place that they called.
-    Clients(Place),
-}
-
-/// A place that can be connected to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
-    /// An address, and whether the protocol is UDP.
-    Address(SocketAddr, bool),
-    /// A port of this machine, whatever address was called.
-    Port(u16, bool),
-    /// The name of a Unix socket; abstract ones begin with `@`.
-    Unix(String),
+    /// The other end of connections, and whether the protocol is UDP.
+    Peer(SocketAddr, bool),
+    /// Connections that were accepted, whoever called: the port that they called, and whether the protocol is UDP.
+    Clients(u16, bool),
+    /// A Unix socket by the name that was called, empty where it is not known; and whether this end was accepted there.
+    Unix(String, bool),
 }
 
 impl Endpoint {
@@ -46,17 +39,15 @@ impl Endpoint {
     fn of(told: &endpoint, path: Option<&file_path>) -> Option<Self> {
         let is_udp = i32::from(told.protocol) == libc::IPPROTO_UDP;
         let port = told.port;
-        let place = match (told.kind, told.is_accepted != 0) {
-            (kind::FILE, _) => return Some(Self::file(told, path)),
-            (kind::UNIX, _) => Place::Unix(path.map(unix_name).unwrap_or_default()),
-            (kind::IPV4 | kind::IPV6, true) => Place::Port(port, is_udp),
-            (kind::IPV4, false) => Place::Address((ipv4(told), port).into(), is_udp),
-            (kind::IPV6, false) => Place::Address((ipv6(told), port).into(), is_udp),
+        Some(match (told.kind, told.is_accepted != 0) {
+            (kind::FILE, _) => Self::file(told, path),
+            (kind::UNIX, is_accepted) => {
+                Self::Unix(path.map(unix_name).unwrap_or_default(), is_accepted)
+            }
+            (kind::IPV4 | kind::IPV6, true) => Self::Clients(port, is_udp),
+            (kind::IPV4, false) => Self::Peer((ipv4(told), port).into(), is_udp),
+            (kind::IPV6, false) => Self::Peer((ipv6(told), port).into(), is_udp),
             _ => return None,
-        };
-        Some(match told.is_accepted {
-            0 => Self::Peer(place),
-            _ => Self::Clients(place),
         })
     }
 
@@ -79,52 +70,44 @@ impl Endpoint {
 
     /// Tells if its name is a path, or may be one.
     pub(crate) fn is_path(&self) -> bool {
-        match self {
-            Self::File(_) => true,
-            Self::Peer(place) | Self::Clients(place) => matches!(place, Place::Unix(_)),
-        }
+        matches!(self, Self::File(_) | Self::Unix(..))
     }
 
     /// Words before its name, and the name.
     pub(crate) fn parts(&self) -> (&'static str, String) {
+        let udp = |is_udp: bool| if is_udp { " (UDP)" } else { "" };
         match self {
             Self::File(path) => ("", path.clone()),
-            Self::Peer(place) => ("", place.to_string()),
-            Self::Clients(place) => ("clients of ", place.to_string()),
+            Self::Peer(to, is_udp) => ("", format!("{to}{}", udp(*is_udp))),
+            Self::Clients(port, is_udp) => (CLIENTS, format!("port {port}{}", udp(*is_udp))),
+            Self::Unix(name, is_accepted) => {
+                let name = match name.chars().next() {
+                    None => "a Unix socket".to_owned(),
+                    Some('/' | '@') => name.clone(),
+                    // A relative path may look like anything.
+                    Some(_) => format!("unix:{name}"),
+                };
+                (if *is_accepted { CLIENTS } else { "" }, name)
+            }
         }
     }
 
     /// The same as JSON.
     pub(crate) fn to_json(&self) -> Value {
         let protocol = |is_udp: bool| if is_udp { "udp" } else { "tcp" };
-        let known = |name: &str| (!name.is_empty()).then(|| name.to_owned());
         match self {
             Self::File(path) => json!({ "file": path }),
-            Self::Peer(Place::Address(to, is_udp)) => {
+            Self::Peer(to, is_udp) => {
                 json!({ "peer": to.to_string(), "protocol": protocol(*is_udp) })
             }
-            Self::Clients(Place::Port(port, is_udp)) => {
+            Self::Clients(port, is_udp) => {
                 json!({ "clients_of": port.to_string(), "protocol": protocol(*is_udp) })
             }
-            Self::Peer(Place::Unix(name)) => json!({ "peer": known(name), "protocol": "unix" }),
-            Self::Clients(Place::Unix(name)) => {
-                json!({ "clients_of": known(name), "protocol": "unix" })
+            Self::Unix(name, is_accepted) => {
+                let end = if *is_accepted { "clients_of" } else { "peer" };
+                let known = Some(name).filter(|name| !name.is_empty());
+                json!({ end: known, "protocol": "unix" })
             }
-            Self::Peer(Place::Port(..)) | Self::Clients(Place::Address(..)) => Value::Null,
-        }
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let udp = |is_udp: &bool| if *is_udp { " (UDP)" } else { "" };
-        match self {
-            Self::Address(to, is_udp) => write!(f, "{to}{}", udp(is_udp)),
-            Self::Port(port, is_udp) => write!(f, "port {port}{}", udp(is_udp)),
-            Self::Unix(name) if name.is_empty() => f.write_str("a Unix socket"),
-            Self::Unix(name) if name.starts_with(['/', '@']) => f.write_str(name),
-            // A relative path may look like anything.
-            Self::Unix(name) => write!(f, "unix:{name}"),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 pub(crate) use answer::{SLEEP, THROTTLED, for_what};
 pub use args::Args;
 pub use details::{Details, Lengths, ProcessTime};
-pub use endpoints::{Endpoint, Place};
+pub use endpoints::Endpoint;
 pub use engine::Offcputime;
 pub(crate) use gil::GIL;
 pub use harvest::{Accounting, Estimates, Harvest};

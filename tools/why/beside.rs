@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 
 use anyhow::Result;
 use budget::meter::{Meter, cpus_online};
-use budget::{Programs, Sampler, Told, Window, Windowed, is_limit};
+use budget::{Programs, Sampler, Told, Window, Windowed};
 use host::clock::{Edges, monotonic_ns};
 use libbpf_rs::Object;
 use profile::losses::Losses;
@@ -105,8 +105,7 @@ pub(crate) struct Beside<'a, E> {
 impl<'a, E: Exact> Beside<'a, E> {
     /// One that may cost its `share` of a budget of so much `percent` of the machine.
     pub(crate) fn new(engine: E, meter: &'a Meter, (share, percent): (f64, Option<f64>)) -> Self {
-        let limit = percent.filter(|percent| is_limit(*percent));
-        let allowed = limit.map(|percent| share * percent / 100.0 * cpus_online() as f64);
+        let allowed = percent.map(|percent| share * budget::allowed(percent, cpus_online()));
         Self {
             engine,
             meter,

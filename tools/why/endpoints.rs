@@ -77,7 +77,6 @@ pub(crate) fn to_json(line: &Line) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::offcputime::Place;
     use crate::why::line::Culprit;
     use crate::why::sentences::sentences;
     use crate::why::tests;
@@ -110,17 +109,16 @@ mod tests {
         };
         let is_cut = remark.starts_with("  100% for …") && remark.ends_with("/wal");
         assert!(is_cut, "{remark}");
-        let socket = Place::Unix(path);
-        let clients = name(&Endpoint::Clients(socket));
+        let clients = name(&Endpoint::Unix(path, true));
         let is_cut = clients.starts_with("clients of …") && clients.ends_with("/wal");
         assert!(is_cut, "{clients}");
     }
 
     /// The sentence on who causes a line that is for one peer, or to a part.
     fn cause(blames: &[(Culprit, u64)], of_peer_ms: u64) -> String {
-        let peer = Place::Address(([10, 0, 0, 7], 80).into(), false);
+        let peer = Endpoint::Peer(([10, 0, 0, 7], 80).into(), false);
         let mut line = tests::line("socket", 300, blames);
-        line.endpoints = vec![(Endpoint::Peer(peer), of_peer_ms * tests::MS)];
+        line.endpoints = vec![(peer, of_peer_ms * tests::MS)];
         let sentences = sentences(&tests::account(vec![line]));
         sentences.last().expect("a cause").clone()
     }

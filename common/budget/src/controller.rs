@@ -1,9 +1,7 @@
 //! How long to look, and how often: the control loop, without a clock or a kernel.
 
-use crate::is_limit;
+use crate::allowed;
 
-/// CPU ns per ns, more than anything costs.
-const NO_LIMIT: f64 = 1e9;
 /// Shortest window, ns: attaching and detaching costs some 0.2 ms.
 const SHORTEST_NS: f64 = 2e6;
 /// Longest window short of looking all the time, ns.
@@ -123,12 +121,8 @@ pub(super) struct Controller {
 impl Controller {
     /// For a budget of `percent` of `cpus` CPUs.
     pub(super) fn new(percent: f64, cpus: u64) -> Self {
-        let limit = match is_limit(percent) {
-            true => percent / 100.0 * cpus as f64,
-            false => NO_LIMIT,
-        };
         Self {
-            limit,
+            limit: allowed(percent, cpus),
             events: None,
             edges: FIRST_EDGES_NS,
             own: 0.0,

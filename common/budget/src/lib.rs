@@ -128,11 +128,21 @@ fn check_measuring(meter: &Meter) -> Result<()> {
 
 /// All of the machine, in percent.
 const NO_BUDGET: f64 = 100.0;
+/// CPU ns per ns, more than any machine has.
+const NO_LIMIT: f64 = 1e6;
 
 /// Tells if a share of the machine, in percent, is a limit. All of it is none: programs that seem to take more were stopped by a
 /// hypervisor, whose time counts as theirs.
-pub fn is_limit(percent: f64) -> bool {
+fn is_limit(percent: f64) -> bool {
     percent < NO_BUDGET
+}
+
+/// CPU time that a share of so many CPUs, in percent, allows, ns per ns.
+pub fn allowed(percent: f64, cpus: u64) -> f64 {
+    match is_limit(percent) {
+        true => percent / 100.0 * cpus as f64,
+        false => NO_LIMIT,
+    }
 }
 
 /// Reads `2`, `0.5`, `0.5%`.

@@ -11,7 +11,7 @@ use crate::meter::{Meter, Spent, cpus_online};
 use crate::next::Next;
 use crate::summary::Summary;
 use crate::windowed::Programs;
-use crate::{Budget, check_measuring, is_limit};
+use crate::{Budget, allowed, check_measuring};
 
 /// The credit at the beginning is what so much time may cost, ns.
 const BEGINS_WITH_NS: u64 = 1_000_000_000;
@@ -121,10 +121,7 @@ impl Limit<'_> {
         let (now, spent) = (monotonic_ns(), self.meter.spent(&[all_of(object)], 0));
         let cost = spent.since(&self.spent);
         self.spent = spent;
-        let allowed = match is_limit(self.percent) {
-            true => self.credit.pass(now, cost, self.allowed),
-            false => Allowed::Everything,
-        };
+        let allowed = self.credit.pass(now, cost, self.allowed);
         self.due_ns = now + self.credit.pause_ns();
         allowed
     }
@@ -177,7 +174,7 @@ struct Credit {
 
 impl Credit {
     fn new(percent: f64, cpus: u64, at_ns: u64) -> Self {
-        let rate = i128::from((percent * 10_000.0).round() as u64 * cpus);
+        let rate = i128::from((allowed(percent, cpus) * 1e6).round() as u64);
         Self {
             rate,
             left: rate * i128::from(BEGINS_WITH_NS),
@@ -278,6 +275,14 @@ mod tests {
                 assert_eq!(traced_ns >= 60 * SECOND_NS, is_within, "{load} {percent}");
             }
         }
+    }
+
+    #[test]
+    fn all_of_the_machine_is_no_limit_whatever_the_cost_seems_to_be() {
+        let [_, traced_ns, bare_ns] = traced(100.0, 60, |_, _| 3_000_000);
+        assert!(traced_ns >= 60 * SECOND_NS && bare_ns == 0, "{traced_ns}");
+        let [_, traced_ns, _] = traced(99.9, 60, |_, _| 3_000_000);
+        assert!(traced_ns < SECOND_NS, "{traced_ns}");
     }
 
     #[test]
