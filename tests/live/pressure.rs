@@ -262,6 +262,7 @@ fn stacks_add_up_to_what_was_lost_and_caused_and_are_complete() {
         stop(&other);
     });
     let (report, pid) = (output.report(), one.pid());
+    assert_eq!(ends_ns(&report), stacks_ns(&report), "{report}");
     for (role, parties, field) in [
         ("victim", "victims", "lost_ns"),
         ("culprit", "culprits", "caused_ns"),
@@ -280,4 +281,21 @@ fn stacks_add_up_to_what_was_lost_and_caused_and_are_complete() {
             all,
         );
     }
+}
+
+/// How user stacks ended, all ways together, ns.
+fn ends_ns(report: &Value) -> u64 {
+    let ends = report["user_ends"].as_object().expect("an object");
+    ends.values().filter_map(Value::as_u64).sum()
+}
+
+/// Time of all stacks with a user's side, ns.
+fn stacks_ns(report: &Value) -> u64 {
+    let resources = ["cpu", "memory", "io"].into_iter();
+    let stacks =
+        resources.flat_map(|resource| list(report, &format!("resources.{resource}.stacks")));
+    sum(
+        stacks.filter(|stack| !list(stack, "user").is_empty() && stack["ns"].is_u64()),
+        "ns",
+    )
 }

@@ -18,6 +18,7 @@ use libbpf_rs::skel::Skel;
 use loader::counters::Counters;
 use loader::iterate;
 use loader::section;
+use profile::ends::Ends;
 use profile::losses::Losses;
 use profile::rank::Rank;
 use session::probe;
@@ -363,6 +364,11 @@ impl Capture {
             stacks.count_losses(&mut losses);
         }
         Ok(losses)
+    }
+
+    /// Completeness of user stacks, with `-s`.
+    pub(crate) fn ends(&self) -> Option<Ends> {
+        self.stacks.as_ref().and_then(Stacks::ends)
     }
 
     /// Distinct stacks, with `-s`.

@@ -128,6 +128,7 @@ impl Engine for Pressure<'_> {
             check: None,
             events: (harvest::events(&self.capture.skel)?, "switches and wakeups"),
             stacks: self.capture.stacks(),
+            ends: self.capture.ends(),
             losses: self.capture.losses()?,
             losses_of_ns: window.ns().saturating_mul(cost.cpus),
             cost,

@@ -39,7 +39,7 @@ pub(crate) fn interval(interval: &Interval, cost: &Cost) -> Value {
                    "read_bytes": disk.read_bytes, "written_bytes": disk.written_bytes})
         })
         .collect();
-    json!({
+    let mut object = json!({
         "tool": "pressure",
         "version": env!("CARGO_PKG_VERSION"),
         "start_ns": interval.start_ns,
@@ -62,7 +62,11 @@ pub(crate) fn interval(interval: &Interval, cost: &Cost) -> Value {
         "cgroups": cgroups,
         "losses": interval.losses.to_json(),
         "cost": cost.to_json(),
-    })
+    });
+    if !interval.stacks.is_empty() {
+        object["user_ends"] = stacks::ends_to_json(&interval.stacks);
+    }
+    object
 }
 
 fn of_resource(interval: &Interval, resource: Resource) -> Value {

@@ -12,9 +12,11 @@ use bpf::pressure::types::stall_stack;
 use host::task::comm_text;
 use libbpf_rs::MapCore;
 use loader::maps;
+use profile::ends::{Ends, Weights};
 use profile::escape::terminal;
 use profile::frame::Frame;
 use profile::losses::Losses;
+use profile::model::StackEnd;
 use profile::rank::Rank;
 use profile::style::Style;
 use profile::text::cut;
@@ -37,6 +39,8 @@ pub(crate) struct Stacks {
     table: StackTable,
     /// The most of each kind that get names: as many as are shown.
     named: usize,
+    /// Of all intervals.
+    ends: Weights,
 }
 
 /// A stack in one interval.
@@ -53,6 +57,8 @@ pub(crate) struct Stack {
     /// Root first; none if it is not to be shown.
     pub(crate) kernel: Arc<[Frame]>,
     pub(crate) user: Arc<[Frame]>,
+    /// `None`: the thread has none.
+    pub(crate) user_end: Option<StackEnd>,
 }
 
 impl Stacks {
@@ -68,7 +74,11 @@ impl Stacks {
             table.finish_preparing();
         }
         let named = if shows_all { usize::MAX } else { TOP };
-        Ok(Self { table, named })
+        Ok(Self {
+            table,
+            named,
+            ends: Weights::default(),
+        })
     }
 
     /// Readable when there are unwind tables to be taken in.
@@ -114,6 +124,7 @@ impl Stacks {
                 weight: 0,
                 kernel: Arc::default(),
                 user: Arc::default(),
+                user_end: self.table.user_end(key.user_stack),
             });
             stack.threads += 1;
             stack.weight += weight;
@@ -121,7 +132,9 @@ impl Stacks {
         let mut stacks: Vec<(Place, Stack)> = stacks.into_iter().collect();
         stacks.rank_by_key(|(_, stack)| Reverse((stack.weight, stack.tgid)));
         self.name(&mut stacks);
-        Ok(stacks.into_iter().map(|(_, stack)| stack).collect())
+        let stacks: Vec<Stack> = stacks.into_iter().map(|(_, stack)| stack).collect();
+        add_ends(&stacks, &mut self.ends);
+        Ok(stacks)
     }
 
     /// Names are what takes time. Heaviest first, please.
@@ -141,10 +154,29 @@ impl Stacks {
         self.table.count_losses(losses);
     }
 
+    /// Completeness of the user stacks of all intervals.
+    pub(crate) fn ends(&self) -> Option<Ends> {
+        self.ends.describe("ns")
+    }
+
     /// Number of distinct ones.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
+}
+
+/// Adds how the user stacks ended of those whose weight is time.
+fn add_ends(stacks: &[Stack], ends: &mut Weights) {
+    for stack in stacks.iter().filter(|stack| !stack.counts_ios()) {
+        ends.add(stack.user_end, stack.weight);
+    }
+}
+
+/// An interval's times by how its user stacks ended: `{"root": 5000, "no-table": 20}`.
+pub(crate) fn ends_to_json(stacks: &[Stack]) -> Value {
+    let mut ends = Weights::default();
+    add_ends(stacks, &mut ends);
+    ends.to_json()
 }
 
 /// Resource, role, process, kernel and user stack.

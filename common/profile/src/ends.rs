@@ -8,16 +8,53 @@ use serde_json::{Map, Value};
 use crate::model::{Profile, StackEnd};
 use crate::text::strict_percent;
 
-/// Value behind the user stacks that ended in each way, in the profile's unit; samples without a user stack are no part.
-pub fn weights(profile: &Profile) -> BTreeMap<StackEnd, u64> {
-    let mut weights = BTreeMap::new();
-    for sample in &profile.samples {
-        if let Some(end) = sample.user_end {
-            let weight: &mut u64 = weights.entry(end).or_default();
-            *weight = weight.saturating_add(sample.total());
+/// Value behind the user stacks that ended in each way.
+#[derive(Clone, Debug, Default)]
+pub struct Weights(BTreeMap<StackEnd, u64>);
+
+impl Weights {
+    /// In the profile's unit; samples without a user stack are no part.
+    fn of(profile: &Profile) -> Self {
+        let mut weights = Self::default();
+        for sample in &profile.samples {
+            weights.add(sample.user_end, sample.total());
+        }
+        weights
+    }
+
+    /// Adds a stack; `None`: there was none.
+    pub fn add(&mut self, end: Option<StackEnd>, weight: u64) {
+        if let Some(end) = end {
+            let sum = self.0.entry(end).or_default();
+            *sum = sum.saturating_add(weight);
         }
     }
-    weights
+
+    /// Completeness of the stacks, whose weights are in that unit; `None` when there are none.
+    pub fn describe(&self, unit: &str) -> Option<Ends> {
+        let all: u64 = self.0.values().sum();
+        if all == 0 {
+            return None;
+        }
+        let share = |weight: u64| strict_percent(weight, all);
+        let complete = self.0.get(&StackEnd::Root).copied().unwrap_or(0);
+        let others = self
+            .0
+            .iter()
+            .filter_map(|(end, weight)| Some(format!("{} {}", share(*weight), why(*end)?)));
+        let of_what = if unit == "ns" { " of the time" } else { "" };
+        Some(Ends {
+            complete: format!("user stacks complete for {}{of_what}", share(complete)),
+            others: others.collect(),
+        })
+    }
+
+    /// Weights by [`StackEnd::word`].
+    pub fn to_json(&self) -> Value {
+        let weights = self.0.iter();
+        let fields = weights.map(|(end, weight)| (end.word().to_owned(), (*weight).into()));
+        Value::Object(fields.collect::<Map<_, _>>())
+    }
 }
 
 /// Words on how complete user stacks are.
@@ -41,33 +78,12 @@ impl fmt::Display for Ends {
 
 /// Completeness of a profile's user stacks; `None` when it has none.
 pub fn describe(profile: &Profile) -> Option<Ends> {
-    let weights = weights(profile);
-    let all: u64 = weights.values().sum();
-    if all == 0 {
-        return None;
-    }
-    let share = |weight: u64| strict_percent(weight, all);
-    let complete = weights.get(&StackEnd::Root).copied().unwrap_or(0);
-    let others = weights
-        .iter()
-        .filter_map(|(end, weight)| Some(format!("{} {}", share(*weight), why(*end)?)));
-    let unit = match profile.unit() {
-        "ns" => " of the time",
-        _ => "",
-    };
-    Some(Ends {
-        complete: format!("user stacks complete for {}{unit}", share(complete)),
-        others: others.collect(),
-    })
+    Weights::of(profile).describe(profile.unit())
 }
 
-/// Weights by [`StackEnd::word`].
+/// A profile's [`Weights::to_json`].
 pub fn to_json(profile: &Profile) -> Value {
-    let weights = weights(profile);
-    let fields = weights
-        .into_iter()
-        .map(|(end, weight)| (end.word().to_owned(), weight.into()));
-    Value::Object(fields.collect::<Map<_, _>>())
+    Weights::of(profile).to_json()
 }
 
 fn why(end: StackEnd) -> Option<&'static str> {

@@ -198,6 +198,11 @@ impl StackTable {
         let astray = sound < locations.len();
         self.astray += u64::from(astray);
         let end = if astray { StackEnd::NoTable } else { end };
+        for location in &locations[..sound] {
+            if let Location::Module { module, .. } = location {
+                self.unwinder.want(tgid, *module, &mut self.symbolizer);
+            }
+        }
         let pythons = &mut self.unwinder.pythons;
         let (parts, end) = match python {
             Some(python) => {

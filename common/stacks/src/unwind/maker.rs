@@ -65,12 +65,12 @@ pub(super) struct Maker {
     ready: Arc<OwnedFd>,
     /// Jobs whose results have not been taken.
     open: usize,
-    /// That many may be: each holds a descriptor.
+    /// That many may be, and as many again for code that runs: each holds a descriptor.
     most: usize,
 }
 
 impl Maker {
-    /// Nothing is made before [`Maker::start`]; of at most `most` files at a time.
+    /// Nothing is made before [`Maker::start`]; of at most `most` files at a time, and as many that stacks want.
     pub(super) fn new(most: usize) -> io::Result<Self> {
         // Threads wait with what they have made: tables have up to 64 MiB.
         let (done, results) = mpsc::sync_channel(MOST_THREADS);
@@ -127,9 +127,19 @@ impl Maker {
         self.ready.as_raw_fd()
     }
 
+    /// Files that were ordered and have not come back.
+    pub(super) fn open(&self) -> usize {
+        self.open
+    }
+
     /// Whether a file may be ordered.
     pub(super) fn has_room(&self) -> bool {
         self.open < self.most
+    }
+
+    /// Whether a file may that a stack wants.
+    pub(super) fn has_reserve(&self) -> bool {
+        self.open < 2 * self.most
     }
 
     /// Whether many may: half of what was ordered is made.
@@ -139,7 +149,7 @@ impl Maker {
 
     /// Has a table made; where there is no room, the file is closed and never comes back.
     pub(super) fn order(&mut self, module: Option<u32>, file: File) {
-        if !self.has_room() {
+        if !self.has_reserve() {
             return;
         }
         self.queue.put(Job { module, file });
@@ -149,6 +159,11 @@ impl Maker {
     /// Another process maps a file that was ordered.
     pub(super) fn hurry(&self, module: u32) {
         self.queue.hurry(module);
+    }
+
+    /// A stack ended for want of a table that was ordered.
+    pub(super) fn want(&self, module: u32) {
+        self.queue.want(module);
     }
 
     /// A result that is there already.
@@ -246,16 +261,21 @@ mod tests {
             maker.order(Some(ordered), File::open("/etc/passwd").unwrap());
             ordered += 1;
         }
+        assert_eq!(ordered, 8);
+        while maker.has_reserve() {
+            maker.order(Some(ordered), File::open("/etc/passwd").unwrap());
+            ordered += 1;
+        }
         maker.order(Some(ordered), File::open("/etc/passwd").unwrap());
-        assert_eq!((ordered, maker.queue.len()), (8, 8));
+        assert_eq!((ordered, maker.queue.len()), (16, 16));
         assert!(!maker.has_much_room());
         maker.start(&Known::default()).unwrap();
         let soon = Instant::now() + Duration::from_secs(60);
-        for _ in 0..4 {
+        for _ in 0..12 {
             assert!(maker.wait(soon).is_some());
         }
         assert!(maker.has_room() && maker.has_much_room());
-        assert_eq!((0..9).filter(|_| maker.wait(soon).is_some()).count(), 4);
+        assert_eq!((0..17).filter(|_| maker.wait(soon).is_some()).count(), 4);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 mod command;
 mod files;
 mod free;
+mod losses;
 mod maker;
 mod outside;
 mod processes;
@@ -24,13 +25,10 @@ use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use foreign::pages::Kept;
 use host::descriptors;
 use host::procs;
-use profile::losses::Losses;
 use symbols::mappings::Backing;
 use symbols::{Executable, Symbolizer};
-use unwind::Rule;
 
 pub use outside::Registers;
 pub use settings::{Maps, Method, Wanted};
@@ -40,7 +38,7 @@ use files::Files;
 use maker::{Made, Maker};
 use processes::{Listed, Processes};
 use rules::Rules;
-use tables::{Module, Tables, Taken, rule_at};
+use tables::{Module, Tables, Taken};
 use words::Words;
 
 /// Tables that nobody has mapped any more are kept as long as all of them take no more bytes: the next process of a busy
@@ -93,7 +91,7 @@ impl Unwinder {
     /// When the maps cannot be shared.
     pub fn new(method: Method, maps: Maps, wanted: &Wanted) -> Result<Self> {
         let tables = Tables::default();
-        let maker = Maker::new(descriptors::allowed() / 8).context("make an event counter")?;
+        let maker = Maker::new(descriptors::allowed() / 16).context("make an event counter")?;
         if method != Method::Fp {
             let started = maker.start(&tables.known());
             started.context("start threads for unwind tables")?;
@@ -128,6 +126,17 @@ impl Unwinder {
         }
     }
 
+    /// Code was seen in a stack: where its table is still to be made, it comes before those of code that nobody runs.
+    pub(crate) fn want(&mut self, tgid: u32, module: u32, symbolizer: &mut Symbolizer) {
+        let is_unordered = !self.modules.contains_key(&module);
+        if is_unordered && self.postponed.contains(&tgid) && self.maker.has_reserve() {
+            self.order(tgid, module, symbolizer);
+        }
+        if matches!(self.modules.get(&module), Some(State::Making(_))) {
+            self.maker.want(module);
+        }
+    }
+
     /// A command is about to run as process `tgid`: its tables are wanted, its children's too.
     pub fn follow_command(&mut self, tgid: u32, program: &OsStr) {
         if self.method == Method::Fp {
@@ -157,10 +166,8 @@ impl Unwinder {
                 self.refresh(tgid, symbolizer);
             }
         }
-        while let Some(made) = self.maker.take() {
-            self.add(made, symbolizer);
-        }
-        self.resume(symbolizer);
+        let made = self.maker.take();
+        self.add(made, symbolizer);
         self.look_for_python(symbolizer);
         if self.words.bytes() > KEPT_BYTES && self.processes.take_dropped() {
             self.drop_unused();
@@ -182,59 +189,13 @@ impl Unwinder {
     fn finish_within(&mut self, patience: Duration, symbolizer: &mut Symbolizer) {
         self.update(symbolizer);
         let deadline = Instant::now() + patience;
-        while let Some(made) = self.maker.wait(deadline) {
+        loop {
+            let made = self.maker.wait(deadline);
+            if made.is_none() {
+                return;
+            }
             self.add(made, symbolizer);
-            self.resume(symbolizer);
         }
-    }
-
-    /// The rules for a thread's code, for a walk in user space.
-    pub fn rule(&self, tgid: u32, address: u64) -> Rule {
-        let listed = self.processes.find(tgid, address);
-        listed.map_or(Rule::UNCOVERED, |listed| {
-            let offset = address.wrapping_sub(listed.shift);
-            rule_at(&listed.module.stored, &self.words, &self.rules, offset)
-        })
-    }
-
-    /// The stack of a blocked thread.
-    pub(crate) fn walk(
-        &self,
-        tgid: u32,
-        registers: Registers,
-        outer_sp: u64,
-        memory: &Kept,
-    ) -> outside::Walk {
-        let read = |address| outside::read_word(memory, tgid, address);
-        outside::walk(read, registers, outer_sp, self.method, |address| {
-            self.rule(tgid, address)
-        })
-    }
-
-    /// What did not fit.
-    pub fn count_losses(&self, losses: &mut Losses) {
-        losses.count(
-            "unwind_tables_full",
-            "unwind tables: no room",
-            self.tables.losses.no_room + self.processes.no_room,
-        );
-        losses.count(
-            "unwind_rules_full",
-            "unwind rules: no room",
-            self.rules.refused(),
-        );
-    }
-
-    /// For `-v`.
-    pub fn describe(&self) -> String {
-        format!(
-            "{} unwind tables of {} rows for {} processes in {} MiB; {} files broken",
-            self.tables.made,
-            self.tables.rows,
-            self.processes.len(),
-            self.words.bytes() >> 20,
-            self.tables.losses.broken,
-        )
     }
 
     fn is_followed(&mut self, tgid: u32) -> bool {
@@ -337,18 +298,39 @@ impl Unwinder {
             }
             None => {}
         }
-        if !self.maker.has_room() {
+        if self.maker.has_room() {
+            self.order(tgid, id, symbolizer);
+        } else {
             self.postponed.insert(tgid);
-            return None;
         }
-        let file = symbolizer.module_file(id)?.try_clone().ok()?;
-        self.maker.order(Some(id), file);
-        self.modules
-            .insert(id, State::Making(HashSet::from([tgid])));
         None
     }
 
-    fn add(&mut self, made: Made, symbolizer: &mut Symbolizer) {
+    fn order(&mut self, tgid: u32, id: u32, symbolizer: &mut Symbolizer) {
+        let file = symbolizer.module_file(id);
+        if let Some(file) = file.and_then(|file| file.try_clone().ok()) {
+            self.maker.order(Some(id), file);
+            self.modules
+                .insert(id, State::Making(HashSet::from([tgid])));
+        }
+    }
+
+    /// Takes in this table and all others that are there, publishes them, and orders what found no room before.
+    fn add(&mut self, mut made: Option<Made>, symbolizer: &mut Symbolizer) {
+        // A process that maps a thousand files is published once for all tables of theirs.
+        let mut waiting = HashSet::new();
+        while let Some(next) = made {
+            waiting.extend(self.store(next));
+            made = self.maker.take();
+        }
+        for tgid in waiting {
+            self.refresh(tgid, symbolizer);
+        }
+        self.resume(symbolizer);
+    }
+
+    /// Stores a table; the processes that wait for it.
+    fn store(&mut self, made: Made) -> HashSet<u32> {
         let taken = self
             .tables
             .take(made.outcome, &mut self.words, &mut self.rules);
@@ -356,7 +338,7 @@ impl Unwinder {
             if let Taken::Stored(module) = taken {
                 self.files.publish_ahead(&made.file, &module);
             }
-            return;
+            return HashSet::new();
         };
         let before = match taken {
             Taken::Stored(module) => self.modules.insert(id, State::With(module)),
@@ -365,10 +347,9 @@ impl Unwinder {
             // Who waits for it orders it again.
             Taken::Dropped => self.modules.remove(&id),
         };
-        if let Some(State::Making(waiting)) = before {
-            for tgid in waiting {
-                self.refresh(tgid, symbolizer);
-            }
+        match before {
+            Some(State::Making(waiting)) => waiting,
+            _ => HashSet::new(),
         }
     }
 
@@ -378,6 +359,8 @@ impl Unwinder {
             return;
         }
         let mut waiting: Vec<u32> = std::mem::take(&mut self.postponed).into_iter().collect();
+        // Those come first, which is last here, of which a stack was seen.
+        waiting.sort_unstable_by_key(|tgid| self.followed.contains(tgid));
         while self.maker.has_room()
             && let Some(tgid) = waiting.pop()
         {

@@ -20,19 +20,22 @@ pub(super) struct Job {
 /// A job that was begun.
 pub(super) struct Turn {
     pub(super) job: Job,
+    is_wanted: bool,
     pub(super) is_long: bool,
 }
 
-/// Jobs that no thread has begun. Short ones come first, for they hold up nobody, and of these the last: who maps a file now is
-/// sampled now. The C library, which everybody maps, is always among the last.
+/// Jobs that no thread has begun. Those come first that a stack was seen to end for want of: what runs on a busy machine is a small
+/// part of what is mapped. Of the rest, short ones come before long ones, for they hold up nobody, and of these the last: who maps a
+/// file now is sampled now. The C library, which everybody maps, is always among the last.
 pub(super) struct Queue {
     jobs: Mutex<Pending>,
     more: Condvar,
 }
 
-/// Short jobs are above long ones, and newer above older.
+/// The highest is next: wanted jobs are above others, short ones above long ones, and newer above older.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
+    is_wanted: bool,
     is_short: bool,
     order: u64,
 }
@@ -50,8 +53,9 @@ struct Pending {
 }
 
 impl Pending {
-    fn put(&mut self, job: Job, is_short: bool) {
+    fn put(&mut self, job: Job, is_wanted: bool, is_short: bool) {
         let rank = Rank {
+            is_wanted,
             is_short,
             order: self.order,
         };
@@ -62,31 +66,27 @@ impl Pending {
         self.jobs.insert(rank, job);
     }
 
-    fn may_begin(&self) -> bool {
-        let first = self.jobs.last_key_value();
-        first.is_some_and(|(rank, _)| rank.is_short || self.long_allowed > 0)
+    /// Those that may be begun, the lowest first.
+    fn allowed(&self) -> impl DoubleEndedIterator<Item = Rank> {
+        let may_begin = |rank: &Rank| rank.is_short || self.long_allowed > 0;
+        self.jobs.keys().copied().filter(may_begin)
     }
 
-    /// The oldest job that may be begun.
-    fn oldest(&self) -> Option<Rank> {
-        let short = Rank {
-            is_short: true,
-            order: 0,
-        };
-        let first_short = self.jobs.range(short..).next();
-        let first_long = self.jobs.range(..short).next();
-        let first_long = first_long.filter(|_| self.long_allowed > 0);
-        let ranks = first_short.into_iter().chain(first_long);
-        ranks.map(|(rank, _)| *rank).min_by_key(|rank| rank.order)
+    /// Puts a job that is there above all others of its kind.
+    fn raise(&mut self, module: u32, is_wanted: bool) {
+        if let Some(rank) = self.ranks.get(&module).copied()
+            && let Some(job) = self.jobs.remove(&rank)
+        {
+            self.put(job, rank.is_wanted || is_wanted, rank.is_short);
+        }
     }
 
     fn take(&mut self) -> Option<Turn> {
         self.turns += 1;
-        let newest = self.jobs.last_key_value().map(|(rank, _)| *rank);
         let rank = if self.turns.is_multiple_of(OLDEST_EVERY) {
-            self.oldest()
+            self.allowed().min_by_key(|rank| rank.order)
         } else {
-            newest
+            self.allowed().next_back()
         }?;
         let job = self.jobs.remove(&rank)?;
         if let Some(module) = job.module {
@@ -95,6 +95,7 @@ impl Pending {
         self.long_allowed -= usize::from(!rank.is_short);
         Some(Turn {
             job,
+            is_wanted: rank.is_wanted,
             is_long: !rank.is_short,
         })
     }
@@ -120,23 +121,23 @@ impl Queue {
     /// Adds a job.
     pub(super) fn put(&self, job: Job) {
         let is_short = job.file.metadata().is_ok_and(|file| file.len() < LONG);
-        self.lock().put(job, is_short);
+        self.lock().put(job, false, is_short);
         self.more.notify_one();
     }
 
-    /// Makes a job the next one of its length, if nobody has begun it.
+    /// Makes a job the next one of its kind, if nobody has begun it.
     pub(super) fn hurry(&self, module: u32) {
-        let mut pending = self.lock();
-        if let Some(rank) = pending.ranks.get(&module).copied()
-            && let Some(job) = pending.jobs.remove(&rank)
-        {
-            pending.put(job, rank.is_short);
-        }
+        self.lock().raise(module, false);
+    }
+
+    /// As [`Queue::hurry`], and before all that nobody has asked for.
+    pub(super) fn want(&self, module: u32) {
+        self.lock().raise(module, true);
     }
 
     /// Waits for a job; `None` when there will be none.
     pub(super) fn next(&self) -> Option<Turn> {
-        let waiting = |pending: &mut Pending| !pending.closed && !pending.may_begin();
+        let waiting = |pending: &mut Pending| !pending.closed && pending.allowed().next().is_none();
         let pending = self.more.wait_while(self.lock(), waiting);
         let mut pending = pending.unwrap_or_else(PoisonError::into_inner);
         if pending.closed {
@@ -156,7 +157,7 @@ impl Queue {
 
     /// A job that looked short and is not has to wait like others.
     pub(super) fn put_back(&self, turn: Turn) {
-        self.lock().put(turn.job, false);
+        self.lock().put(turn.job, turn.is_wanted, false);
         self.more.notify_one();
     }
 
@@ -190,6 +191,30 @@ mod tests {
         (turn.job.module, turn)
     }
 
+    fn may_begin(queue: &Queue) -> bool {
+        queue.lock().allowed().next().is_some()
+    }
+
+    #[test]
+    fn jobs_that_stacks_want_come_before_all_others() {
+        let queue = Queue::new(2);
+        for (module, bytes) in [(1, LONG), (2, 10), (3, 10), (4, LONG)] {
+            queue.put(job(module, bytes));
+        }
+        queue.want(2);
+        queue.want(1);
+        queue.put(job(5, 10));
+        // Being mapped once more takes nothing from it.
+        queue.hurry(2);
+        assert_eq!(next(&queue).0, Some(2));
+        let (module, long) = next(&queue);
+        assert_eq!(module, Some(1));
+        queue.want(4);
+        assert_eq!(next(&queue).0, Some(5), "one thread is left");
+        queue.end(long);
+        assert_eq!(next(&queue).0, Some(4));
+    }
+
     #[test]
     fn what_is_mapped_again_comes_next_and_what_takes_long_last() {
         let queue = Queue::new(2);
@@ -215,10 +240,10 @@ mod tests {
         queue.put(job(1, LONG));
         queue.put(job(2, LONG));
         let (_, long) = next(&queue);
-        assert!(!queue.lock().may_begin(), "the other thread waits");
+        assert!(!may_begin(&queue), "the other thread waits");
         queue.put(job(3, 10));
         assert_eq!(next(&queue).0, Some(3));
-        assert!(!queue.lock().may_begin());
+        assert!(!may_begin(&queue));
         queue.end(long);
         assert_eq!(next(&queue).0, Some(1));
     }
