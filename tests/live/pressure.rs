@@ -283,7 +283,7 @@ fn stacks_add_up_to_what_was_lost_and_caused_and_are_complete() {
     }
 }
 
-/// How user stacks ended, all ways together, ns.
+/// Time of user stacks, however they ended, ns.
 fn ends_ns(report: &Value) -> u64 {
     let ends = report["user_ends"].as_object().expect("an object");
     ends.values().filter_map(Value::as_u64).sum()

@@ -39,7 +39,7 @@ pub(crate) struct Stacks {
     table: StackTable,
     /// The most of each kind that get names: as many as are shown.
     named: usize,
-    /// Of all intervals.
+    /// Completeness of those of all intervals.
     ends: Weights,
 }
 

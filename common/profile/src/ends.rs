@@ -13,7 +13,7 @@ use crate::text::strict_percent;
 pub struct Weights(BTreeMap<StackEnd, u64>);
 
 impl Weights {
-    /// In the profile's unit; samples without a user stack are no part.
+    /// Weights in the profile's unit; samples without a user stack are no part.
     fn of(profile: &Profile) -> Self {
         let mut weights = Self::default();
         for sample in &profile.samples {

@@ -198,9 +198,11 @@ impl StackTable {
         let astray = sound < locations.len();
         self.astray += u64::from(astray);
         let end = if astray { StackEnd::NoTable } else { end };
-        for location in &locations[..sound] {
+        for (at, location) in locations[..sound].iter().enumerate() {
             if let Location::Module { module, .. } = location {
-                self.unwinder.want(tgid, *module, &mut self.symbolizer);
+                let is_end = at + 1 == sound && end == StackEnd::NoTable;
+                let module = (*module, is_end);
+                self.unwinder.want(tgid, module, &mut self.symbolizer);
             }
         }
         let pythons = &mut self.unwinder.pythons;

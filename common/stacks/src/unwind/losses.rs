@@ -5,7 +5,7 @@ use profile::losses::Losses;
 use super::Unwinder;
 
 impl Unwinder {
-    /// What did not fit.
+    /// Counts what did not fit.
     pub fn count_losses(&self, losses: &mut Losses) {
         losses.count(
             "unwind_tables_full",
@@ -19,7 +19,7 @@ impl Unwinder {
         );
     }
 
-    /// For `-v`.
+    /// Words for `-v`.
     pub fn describe(&self) -> String {
         format!(
             "{} unwind tables of {} rows for {} processes in {} MiB; {} files broken, {} still to be read",

@@ -132,17 +132,17 @@ impl Maker {
         self.open
     }
 
-    /// Whether a file may be ordered.
+    /// Tells if a file may be ordered.
     pub(super) fn has_room(&self) -> bool {
         self.open < self.most
     }
 
-    /// Whether a file may that a stack wants.
+    /// Tells if a file may be ordered whose code was seen in a stack.
     pub(super) fn has_reserve(&self) -> bool {
         self.open < 2 * self.most
     }
 
-    /// Whether many may: half of what was ordered is made.
+    /// Tells if many may: half of what was ordered is made.
     pub(super) fn has_much_room(&self) -> bool {
         self.open <= self.most / 2
     }
@@ -161,7 +161,7 @@ impl Maker {
         self.queue.hurry(module);
     }
 
-    /// A stack ended for want of a table that was ordered.
+    /// Code was seen in a stack whose table was ordered.
     pub(super) fn want(&self, module: u32) {
         self.queue.want(module);
     }

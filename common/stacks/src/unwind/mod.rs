@@ -16,8 +16,10 @@ mod publish;
 mod pythons;
 mod queue;
 mod rules;
+mod seen;
 mod settings;
 mod tables;
+mod walks;
 mod words;
 
 use std::collections::{HashMap, HashSet};
@@ -44,6 +46,9 @@ use words::Words;
 /// Tables that nobody has mapped any more are kept as long as all of them take no more bytes: the next process of a busy
 /// shell script maps them again.
 const KEPT_BYTES: usize = 32 << 20;
+
+/// Tables that are taken in before the processes are published that wait for them.
+const TAKEN_AT_ONCE: usize = 32;
 
 /// The whole machine's tables may take seconds; what is not there when the window opens comes in it.
 const WAIT_FOR_ALL: Duration = Duration::from_millis(200);
@@ -117,24 +122,6 @@ impl Unwinder {
     /// Shows calls of Python's interpreter below the functions that they run, if asked to.
     pub fn keep_loops(&mut self, keeps: bool) {
         self.pythons.keeps_loops = keeps;
-    }
-
-    /// A stack of this process was seen: its tables are wanted from now on.
-    pub fn follow(&mut self, tgid: u32, symbolizer: &mut Symbolizer) {
-        if self.method != Method::Fp && self.followed.insert(tgid) {
-            self.refresh(tgid, symbolizer);
-        }
-    }
-
-    /// Code was seen in a stack: where its table is still to be made, it comes before those of code that nobody runs.
-    pub(crate) fn want(&mut self, tgid: u32, module: u32, symbolizer: &mut Symbolizer) {
-        let is_unordered = !self.modules.contains_key(&module);
-        if is_unordered && self.postponed.contains(&tgid) && self.maker.has_reserve() {
-            self.order(tgid, module, symbolizer);
-        }
-        if matches!(self.modules.get(&module), Some(State::Making(_))) {
-            self.maker.want(module);
-        }
     }
 
     /// A command is about to run as process `tgid`: its tables are wanted, its children's too.
@@ -317,11 +304,15 @@ impl Unwinder {
 
     /// Takes in this table and all others that are there, publishes them, and orders what found no room before.
     fn add(&mut self, mut made: Option<Made>, symbolizer: &mut Symbolizer) {
-        // A process that maps a thousand files is published once for all tables of theirs.
+        // A process that maps a thousand files is not published for the table of each.
         let mut waiting = HashSet::new();
-        while let Some(next) = made {
+        for _ in 0..TAKEN_AT_ONCE {
+            let Some(next) = made else { break };
             waiting.extend(self.store(next));
             made = self.maker.take();
+        }
+        if let Some(last) = made {
+            waiting.extend(self.store(last));
         }
         for tgid in waiting {
             self.refresh(tgid, symbolizer);

@@ -7,8 +7,7 @@ use foreign::pages::{BLOCK, Kept};
 use profile::model::StackEnd;
 use unwind::{Architecture, Cfa, End, Frame, Rule};
 
-use super::tables::rule_at;
-use super::{Method, Unwinder};
+use super::Method;
 
 /// Frames walked at most, as in BPF.
 const MAX_DEPTH: usize = 127;
@@ -52,31 +51,6 @@ pub(crate) struct Walk {
     pub(crate) end: StackEnd,
     /// Frames, from the leaf on, that lie inside of the place that was asked about.
     pub(crate) inside: usize,
-}
-
-impl Unwinder {
-    /// The rules for a thread's code, for a walk in user space.
-    pub fn rule(&self, tgid: u32, address: u64) -> Rule {
-        let listed = self.processes.find(tgid, address);
-        listed.map_or(Rule::UNCOVERED, |listed| {
-            let offset = address.wrapping_sub(listed.shift);
-            rule_at(&listed.module.stored, &self.words, &self.rules, offset)
-        })
-    }
-
-    /// The stack of a blocked thread.
-    pub(crate) fn walk(
-        &self,
-        tgid: u32,
-        registers: Registers,
-        outer_sp: u64,
-        memory: &Kept,
-    ) -> Walk {
-        let read = |address| read_word(memory, tgid, address);
-        walk(read, registers, outer_sp, self.method, |address| {
-            self.rule(tgid, address)
-        })
-    }
 }
 
 /// Walks the stack of a thread, whose memory `read` reads word by word, with the rules that `rule_at` gives for its code.

@@ -24,8 +24,8 @@ pub(super) struct Turn {
     pub(super) is_long: bool,
 }
 
-/// Jobs that no thread has begun. Those come first that a stack was seen to end for want of: what runs on a busy machine is a small
-/// part of what is mapped. Of the rest, short ones come before long ones, for they hold up nobody, and of these the last: who maps a
+/// Jobs that no thread has begun. Those come first whose code was seen in a stack: what runs on a busy machine is a small part of what is
+/// mapped. Of the rest, short ones come before long ones, for they hold up nobody, and of these the last: who maps a
 /// file now is sampled now. The C library, which everybody maps, is always among the last.
 pub(super) struct Queue {
     jobs: Mutex<Pending>,
@@ -130,7 +130,7 @@ impl Queue {
         self.lock().raise(module, false);
     }
 
-    /// As [`Queue::hurry`], and before all that nobody has asked for.
+    /// The same, and before all that no stack was seen in.
     pub(super) fn want(&self, module: u32) {
         self.lock().raise(module, true);
     }
