@@ -95,6 +95,8 @@ fn a_function_as_fast_as_before_has_not_shrunk() {
         [verdict(&rates, "f"), verdict(&rates, "g")],
         ["(chance)", "grew"]
     );
+    let moved = "\n1 function grew; 0 shrank; 1 within chance\n";
+    assert!(rates.contains(moved), "{rates}");
     let parts = [
         "▲ red: more in NEW",
         "<title>g</title><desc>16.7 a second in BASE, 66.7 a second in NEW: +50.0 · GREW in NEW",

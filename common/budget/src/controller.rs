@@ -304,6 +304,29 @@ mod tests {
     }
 
     #[test]
+    fn bursts_beside_windows_are_a_tenth_of_what_is_expected() {
+        let mut controller = Controller::new(5.0, 2);
+        let seen = Observed {
+            open_ns: 2_000_000,
+            events_ns: 1_000,
+            edges_ns: 500_000,
+            own_ns: 20_500_000,
+            elapsed_ns: 100_000_000,
+            spent_ns: 0,
+        };
+        let _ = controller.after_window(&seen);
+        // 20 ms of 100.
+        assert!((controller.beside - 0.02).abs() < 1e-9, "{controller:?}");
+        let quiet = Observed {
+            own_ns: seen.edges_ns,
+            elapsed_ns: 200_000_000,
+            ..seen
+        };
+        let _ = controller.after_window(&quiet);
+        assert!((controller.beside - 0.018).abs() < 1e-9, "{controller:?}");
+    }
+
+    #[test]
     fn many_threads_make_windows_rare_not_dear() {
         // 20,000 threads to visit at every edge.
         let (cost, looked) = run(1.0, |_| 0.5, 20e6, 60.0);

@@ -51,6 +51,16 @@ pub struct Told<'a> {
     pub end_ns: &'a mut u64,
 }
 
+impl Told<'_> {
+    /// Events count from `at_ns` on, for so long or until told.
+    fn open(&mut self, at_ns: u64, length_ns: Option<u64>) {
+        // The order matters: the window must not seem open in between.
+        store(self.start_ns, 0);
+        store(self.end_ns, length_ns.map_or(0, |length| at_ns + length));
+        store(self.start_ns, at_ns);
+    }
+}
+
 /// A tool whose collection can be cut into windows.
 pub trait Windowed {
     /// Its loaded programs, by object.
@@ -143,10 +153,7 @@ pub(super) fn open_edges(windowed: &mut impl Windowed, length_ns: Option<u64>) -
     loop {
         let at_ns = monotonic_ns() + pause_ns;
         for told in &mut all {
-            // In this order: the window must not seem open in between.
-            store(told.start_ns, 0);
-            store(told.end_ns, length_ns.map_or(0, |length| at_ns + length));
-            store(told.start_ns, at_ns);
+            told.open(at_ns, length_ns);
         }
         if is_one || monotonic_ns() < at_ns {
             return Ok(at_ns);
@@ -210,4 +217,23 @@ pub fn store(place: &mut u64, value: u64) {
 pub fn store_half(place: &mut u32, half: u32) {
     // SAFETY: as above.
     unsafe { AtomicU32::from_ptr(ptr::from_mut(place)) }.store(half, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_ends_so_long_after_it_begins_or_when_it_is_told() {
+        let (mut start_ns, mut end_ns) = (7, 8);
+        let mut told = Told {
+            start_ns: &mut start_ns,
+            end_ns: &mut end_ns,
+        };
+        told.open(1_000, Some(50));
+        assert_eq!((*told.start_ns, *told.end_ns), (1_000, 1_050));
+        told.open(2_000, None);
+        assert_eq!((*told.start_ns, *told.end_ns), (2_000, 0));
+        assert!(shut_edges(&mut end_ns) == end_ns && end_ns > 0);
+    }
 }

@@ -217,3 +217,27 @@ pub fn text(heat: &Heat, title: &str, width: usize, out: &mut impl Write) -> io:
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_said_where_anything_is() {
+        let mut heat = Heat::default();
+        for offset in [0.0, 0.001, 1.5] {
+            heat.add(offset, 1);
+        }
+        assert_eq!(
+            heat.describe(),
+            "3 samples in 2 s; at most 2 in one fiftieth of a second"
+        );
+        heat.idle = 4;
+        heat.add(-1.0, 1);
+        assert_eq!(
+            heat.describe(),
+            "3 samples in 2 s; at most 2 in one fiftieth of a second; 4 samples of idle CPUs left out; \
+             1 sample out of order or later than a day"
+        );
+    }
+}

@@ -129,4 +129,12 @@ mod tests {
         let judged = judge(&[side(300), side(100)], &[side(1000), side(500)]);
         assert_eq!(judged.verdict, Verdict::Shrank);
     }
+
+    #[test]
+    fn nothing_is_said_of_a_side_without_anything() {
+        let uncounted = |total| Side { total, ..side(0) };
+        let judged = |total| judge(&[side(0), side(1)], &[uncounted(total), side(1)]).verdict;
+        assert_eq!(judged(0), Verdict::Unclear);
+        assert_eq!(judged(1), Verdict::Unjudged);
+    }
 }
