@@ -67,7 +67,6 @@ enum futex_call_flags {
 	FUTEX_IS_SHARED = 1 << 0,
 	FUTEX_IS_REALTIME = 1 << 1,
 	FUTEX_IS_COMPAT = 1 << 2,
-	FUTEX_HAS_TIMEOUT = 1 << 3,
 };
 
 struct futex_call {
@@ -126,8 +125,6 @@ static __always_inline void decode_futex(struct futex_call *call, const struct c
 		call->flags |= FUTEX_IS_SHARED;
 	if (operation & FUTEX_CLOCK_REALTIME)
 		call->flags |= FUTEX_IS_REALTIME;
-	if (from->args[3])
-		call->flags |= FUTEX_HAS_TIMEOUT;
 }
 
 /* futex_wait(address, value, mask, flags, timeout, clock), futex_wake(address, mask, nr, flags) */
@@ -138,8 +135,6 @@ static __always_inline void decode_futex2(struct futex_call *call, const struct 
 		call->flags |= FUTEX_IS_SHARED;
 	if (call->operation == FUTEX2_WAIT)
 		call->value = from->args[1];
-	if (call->operation == FUTEX2_WAIT && from->args[4])
-		call->flags |= FUTEX_HAS_TIMEOUT;
 }
 
 /* Element `at` of the array that futex_waitv and futex_requeue take; of a process that is current. */

@@ -6,18 +6,17 @@ use crate::host::buckets::bucket;
 
 /// The operation that stands for the time after a requeue.
 pub(crate) const REQUEUED: u8 = 69;
-/// `FUTEX_IS_COMPAT`, beside whether processes share a lock.
-const COMPAT: u64 = 4;
 /// Kinds of holders: the lock names it; it ended the wait.
 pub(crate) const OWNER: u64 = 1;
 pub(crate) const WAKER: u64 = 3;
 
-/// A row's lock: address, operation, whether processes share it, the waiter's process.
+/// A row's lock: address, operation, whether processes share it, whether it is waited for until a time of day, the waiter's process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Key {
     pub(crate) address: u64,
     pub(crate) operation: u8,
     pub(crate) is_shared: bool,
+    pub(crate) is_realtime: bool,
     pub(crate) tgid: u32,
 }
 
@@ -368,7 +367,9 @@ impl Book {
 
     pub(crate) fn lock(&self, key: Key) -> [u64; 4] {
         let is_compat = self.compat_tgid == Some(key.tgid);
-        let kind = u64::from(key.is_shared) + if is_compat { COMPAT } else { 0 };
+        // The bits of `enum futex_call_flags`.
+        let kind = [key.is_shared, key.is_realtime, is_compat].map(u64::from);
+        let kind = kind[0] | kind[1] << 1 | kind[2] << 2;
         let (operation, tgid) = (u64::from(key.operation), u64::from(key.tgid));
         [key.address, operation, kind, tgid]
     }

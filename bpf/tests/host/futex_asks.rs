@@ -7,6 +7,8 @@ use crate::futex_locks::PI_WAITS;
 
 /// `FUTEX_PRIVATE_FLAG` of include/uapi/linux/futex.h
 const PRIVATE: u64 = 0x80;
+/// `FUTEX_CLOCK_REALTIME` of the same
+const REALTIME: u64 = 0x100;
 /// The numbers of futex_waitv(2), futex_wake(2), futex_wait(2) and futex_requeue(2).
 const NUMBER_OF_WAITV: i64 = 449;
 const NUMBER_OF_WAKE: i64 = 454;
@@ -78,7 +80,7 @@ impl Futexes {
     /// One that may follow on a call whose return nobody has seen.
     pub(super) fn waits_by_futex(&mut self, at: usize) {
         let mut waiting = self.waiting();
-        waiting.operation = WAITS[0];
+        (waiting.operation, waiting.is_realtime) = (WAITS[0], false);
         waiting.locks.truncate(1);
         self.calls_wait(at, &waiting, true);
         self.threads[at].call = Call::Wait(waiting);
@@ -113,6 +115,7 @@ impl Futexes {
             locks,
             moved_to: None,
             operation,
+            is_realtime: ![WAIT2, WAITV].contains(&operation) && self.rng.u32(0..4) == 0,
             wait: None,
             is_hidden: false,
             woken: None,
@@ -135,9 +138,10 @@ impl Futexes {
                 self.asks(at, NUMBER_OF_WAIT, arguments);
             }
             operation => {
+                let clock = if waiting.is_realtime { REALTIME } else { 0 };
                 let arguments = [
                     address,
-                    u64::from(operation) | private,
+                    u64::from(operation) | private | clock,
                     value,
                     0,
                     0,

@@ -69,6 +69,8 @@ struct Waiting {
     /// The one that wakes it after it was moved.
     moved_to: Option<usize>,
     operation: u8,
+    /// Its timeout, if it has one, is a time of day.
+    is_realtime: bool,
     /// The words that it expects, for each of these.
     values: Vec<u32>,
     /// The wait as the programs see it.
@@ -219,6 +221,7 @@ impl Futexes {
             address: lock.address(),
             operation: waiting.operation,
             is_shared: lock.is_shared,
+            is_realtime: waiting.is_realtime,
             tgid: self.threads[at].tgid,
         }
     }

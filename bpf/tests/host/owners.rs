@@ -361,6 +361,7 @@ impl Owners {
             address: self.locks[lock].address as u64,
             operation: self.locks[lock].class as u8,
             is_shared: false,
+            is_realtime: false,
             tgid: if is_own { self.threads[at].tgid } else { 0 },
         }
     }
