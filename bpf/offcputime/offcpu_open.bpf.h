@@ -158,8 +158,10 @@ static __always_inline void describe_open_wait(struct open_phase *open, struct m
 		open->is_new = member->was_new;
 		open->call = member->late_call;
 	} else {
-		/* Its switch to the CPU may not have been seen. */
+		/* Its switch to the CPU may not have been seen, nor that it has left again: then its stack is not that of its call. */
 		open->ran_on = is_on_cpu(task);
+		if (!has_kept_stack(member, task))
+			open->user_stack = 0;
 		open->is_known = is_told(member, task);
 		open->is_new = !switches_of(task);
 	}
@@ -221,7 +223,7 @@ static __always_inline void write_stacks(struct bpf_iter__task *ctx, struct memb
 		return;
 	name_thread(&record->open, task);
 	describe_wait(&record->open, member, task);
-	record->open.user_stack = walks_on_exit() ? 0 : member->user_stack;
+	record->open.user_stack = walks_on_exit() || !has_kept_stack(member, task) ? 0 : member->user_stack;
 	write_record(ctx, record, tell_stacks(record, member, task));
 }
 
@@ -256,7 +258,7 @@ int open_members(struct bpf_iter__task *ctx)
 		return 0;
 	member->ended_off_ns = member->waker = 0;
 	/* Threads that have left their CPUs since the programs were attached have walked their stacks. */
-	if (!walk_on_leaving || member->walked != 1 + switches_of(task))
+	if (!walk_on_leaving || !has_kept_stack(member, task))
 		member->user_stack = 0;
 	member->state = task_state(task);
 	member->wait_flags = is_on_cpu(task) ? 0 : wait_flags_of(task, is_queued(task), member->state);

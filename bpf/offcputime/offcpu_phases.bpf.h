@@ -185,6 +185,12 @@ static __always_inline bool is_told(const struct member *member, struct task_str
 	return member->described == 1 + switches_of(task);
 }
 
+/* True if the user stack that is kept is of the wait that the task is in, or comes from: the last time that it left was seen. */
+static __always_inline bool has_kept_stack(const struct member *member, struct task_struct *task)
+{
+	return member->walked == 1 + switches_of(task);
+}
+
 /* The system call that the task waits in, or comes from. */
 static __always_inline struct wait_call call_of(const struct member *member, struct task_struct *task)
 {
@@ -364,6 +370,7 @@ static __always_inline bool close_interval(struct member *member, __u64 now, str
 static __always_inline bool switched_in(struct member *member, __u64 now, struct offcputime_totals *sums)
 {
 	settle(member, PHASE_RUNNABLE);
+	member->is_open = 0;
 	sums->events++;
 	if (member->phase == PHASE_BLOCKED || member->phase == PHASE_RUNNABLE)
 		return close_interval(member, now, sums);

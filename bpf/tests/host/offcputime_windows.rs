@@ -366,3 +366,25 @@ fn open_waits_end_with_the_window_though_it_is_told_late() {
         assert_word_is_late(&mut machine, seed);
     }
 }
+
+#[test]
+fn waits_that_end_in_a_later_window_are_not_open() {
+    let object = host::compile("offcputime");
+    for seed in 0..100 {
+        let mut machine = Machine::new(&object, seed, 0);
+        machine.steps(300);
+        assert_word_is_late(&mut machine, seed);
+        let open = |machine: &Machine| -> HashMap<u32, u64> {
+            let rows = |tid| (tid, Off::told(machine, tid, true).count);
+            machine.lives().map(|life| rows(life.tid)).collect()
+        };
+        let before = open(&machine);
+        assert!(before.values().sum::<u64>() > 0, "seed {seed}");
+        machine.host.tell("host_begin_next", (machine.now,));
+        machine.steps(300);
+        let after = open(&machine);
+        for (tid, rows) in before {
+            assert_eq!(after[&tid], rows, "seed {seed}, thread {tid}");
+        }
+    }
+}
