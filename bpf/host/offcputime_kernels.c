@@ -92,7 +92,10 @@ struct host_kernel {
 	__u32 signal;
 	__s32 throttle_count;
 	__u32 max_fds;
+	/* 1 + a descriptor. */
+	__u32 polled;
 	bool has_files;
+	bool is_compat;
 	bool is_preempted;
 	bool is_delayed;
 	bool is_throttled;
@@ -191,11 +194,17 @@ void host_ask(const struct host_kernel *kernel, struct host_told *told)
 	task.thread_info.flags = kernel->signal == 1 ? SIGNAL_FLAGS & -SIGNAL_FLAGS :
 				 kernel->signal      ? SIGNAL_FLAGS & (SIGNAL_FLAGS - 1) :
 						       ~SIGNAL_FLAGS;
+#ifdef TS_COMPAT
+	task.thread_info.status = kernel->is_compat ? TS_COMPAT : ~TS_COMPAT;
+#else
+	task.thread_info.flags &= ~TIF_32BIT;
+	task.thread_info.flags |= kernel->is_compat ? TIF_32BIT : 0;
+#endif
 	told->is_on_cpu = is_on_cpu(&task);
 	told->is_queued = is_queued(&task);
 	told->is_throttled = is_throttled(&task);
 	told->flags = wait_flags_of(&task, kernel->is_preempted, kernel->state);
-	call = wait_call_of(&task);
+	call = native_call_of(&task, kernel->polled);
 	told->syscall = call.syscall;
 	told->file_type = call.file_type;
 	told->futex_op = call.futex_op;

@@ -23,6 +23,8 @@
 #define SYSCALLS_MAX 512
 /* No system call: a fault or an interrupt. */
 #define NO_SYSCALL (-1)
+/* One of a 32-bit program: its number is another call's here, and its arguments are in other registers. */
+#define COMPAT_SYSCALL SYSCALLS_MAX
 
 enum wait_flags {
 	/* It could have gone on running. */
@@ -56,7 +58,12 @@ enum special_file {
 	FILE_SIGNALFD,
 	/* A socket of a connection that the other end asked for. */
 	FILE_ACCEPTED,
+	/* A poll of several descriptors, of one for output, too, or of one of no kind above. */
+	FILE_OTHER,
 };
+
+/* A poll is seen, and is not for input alone; beside 1 + the one descriptor, if there is one. */
+#define POLLS_OTHER (1U << 31)
 
 #define TYPE_FIFO 1
 #define TYPE_REGULAR 8
@@ -211,8 +218,27 @@ static __always_inline __u8 waited_on(struct task_struct *task, __u32 fd)
 	return type == TYPE_SOCKET && was_accepted(file) ? FILE_ACCEPTED : type;
 }
 
+/* The file that a call waits on. `polled`: 1 + the one descriptor that it polls, with POLLS_OTHER; 0: that is not known, or it is no
+ * poll.
+ */
+static __always_inline __u8 file_type_in_call(struct task_struct *task, __u32 number, __u32 polled)
+{
+	__u64 descriptor = polled;
+	__u8 type;
+
+	if (waits.takes_fd[number / 64] & (1ULL << (number % 64)))
+		descriptor = 1 + (__u64)(__u32)PT_REGS_PARM1_CORE_SYSCALL(user_regs_of(task));
+	else if (polled & POLLS_OTHER)
+		return FILE_OTHER;
+	if (!descriptor)
+		return 0;
+	type = waited_on(task, descriptor - 1);
+	/* A poll that is seen has a type. */
+	return type || !polled ? type : FILE_OTHER;
+}
+
 /* The call that `task`, a user thread inside the kernel, is in. Argument registers keep their values until it ends. */
-static __always_inline struct wait_call wait_call_of(struct task_struct *task)
+static __always_inline struct wait_call wait_call_of(struct task_struct *task, __u32 polled)
 {
 	struct wait_call call = { .syscall = NO_SYSCALL };
 	const struct pt_regs *regs = user_regs_of(task);
@@ -222,8 +248,7 @@ static __always_inline struct wait_call wait_call_of(struct task_struct *task)
 	if (number >= SYSCALLS_MAX)
 		return call;
 	call.syscall = number;
-	if (waits.takes_fd[number / 64] & (1ULL << (number % 64)))
-		call.file_type = waited_on(task, PT_REGS_PARM1_CORE_SYSCALL(regs));
+	call.file_type = file_type_in_call(task, number, polled);
 	if (number == waits.futex_syscall) {
 		__u32 value = PT_REGS_PARM3_CORE_SYSCALL(regs);
 
@@ -231,6 +256,15 @@ static __always_inline struct wait_call wait_call_of(struct task_struct *task)
 		call.futex_value = value > 0xff ? 0x100 : value;
 	}
 	return call;
+}
+
+/* The same; of a 32-bit program nothing but that it is in one. */
+static __always_inline struct wait_call native_call_of(struct task_struct *task, __u32 polled)
+{
+	struct wait_call compat = { .syscall = COMPAT_SYSCALL };
+	struct wait_call call = wait_call_of(task, polled);
+
+	return call.syscall != NO_SYSCALL && is_compat_call(task) ? compat : call;
 }
 
 #endif

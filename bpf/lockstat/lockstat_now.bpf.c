@@ -98,7 +98,7 @@ static __always_inline void describe_call(struct now_thread *thread, struct task
 	const struct pt_regs *regs = user_regs_of(task);
 	struct call_arguments from;
 
-	thread->call = wait_call_of(task);
+	thread->call = wait_call_of(task, 0);
 	thread->ip = saved_ip(regs);
 	thread->sp = saved_sp(regs);
 	thread->bp = saved_fp(regs);

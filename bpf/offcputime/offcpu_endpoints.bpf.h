@@ -191,33 +191,46 @@ static __always_inline bool is_poll(__u32 number)
 	return number < SYSCALLS_MAX && (number == config.polls[0] || number == config.polls[1]);
 }
 
-/* 1 + the descriptor that a task, which is current and leaves its CPU, polls alone; 0: it polls none, or several. */
+/* struct pollfd of include/uapi/asm-generic/poll.h, and one of its events */
+struct polled {
+	__u32 fd;
+	__u16 events;
+	__u16 returned;
+};
+
+#define POLL_OUTPUT 4
+
+/* 1 + the descriptor that a task, which is current, polls alone; POLLS_OTHER beside it if that is for output, too, and alone if there are
+ * several; 0: it does not poll, or its memory cannot be read.
+ */
 static __always_inline __u32 polled_alone(struct task_struct *task)
 {
 	const struct pt_regs *regs = user_regs_of(task);
-	__u32 fd;
+	struct polled polled;
 
-	if (!is_poll(syscall_number(regs)) || is_compat_call(task) || PT_REGS_PARM2_CORE_SYSCALL(regs) != 1)
+	if (!is_poll(syscall_number(regs)) || is_compat_call(task))
 		return 0;
-	/* struct pollfd begins with it. */
-	if (bpf_probe_read_user(&fd, sizeof(fd), (const void *)PT_REGS_PARM1_CORE_SYSCALL(regs)))
+	if (PT_REGS_PARM2_CORE_SYSCALL(regs) != 1)
+		return POLLS_OTHER;
+	if (bpf_probe_read_user(&polled, sizeof(polled), (const void *)PT_REGS_PARM1_CORE_SYSCALL(regs)))
 		return 0;
-	return fd + 1;
+	return ((polled.fd + 1) & ~POLLS_OTHER) | (polled.events & POLL_OUTPUT ? POLLS_OTHER : 0);
 }
 
 /* `polled`: of polled_alone() when the wait began. */
 static __always_inline __u64 endpoint_of(struct task_struct *task, const struct wait_call *call, __u32 polled, bool is_for_disk)
 {
-	__u64 files = (__u64)BPF_CORE_READ(task, files);
-	const struct pt_regs *regs = user_regs_of(task);
-	__u32 number = call->syscall;
+	__u32 number = call->syscall, alone = polled & ~POLLS_OTHER;
+	const struct pt_regs *regs;
+	__u64 files;
 
-	/* Numbers of other programs are other calls'. */
-	if (number >= SYSCALLS_MAX || is_compat_call(task))
+	if (number >= SYSCALLS_MAX)
 		return 0;
+	files = (__u64)BPF_CORE_READ(task, files);
+	regs = user_regs_of(task);
 	if (config.on_fd[number / 64] & (1ULL << (number % 64)))
 		return endpoint_behind(files, PT_REGS_PARM1_CORE_SYSCALL(regs), is_for_disk);
-	return polled && is_poll(number) ? endpoint_behind(files, polled - 1, is_for_disk) : 0;
+	return alone && is_poll(number) ? endpoint_behind(files, alone - 1, is_for_disk) : 0;
 }
 
 #endif

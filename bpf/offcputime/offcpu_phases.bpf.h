@@ -58,7 +58,7 @@ struct member {
 	__u32 waits;
 	/* Counts the calls and returns by which it has begun or ended work (offcpu_marks.bpf.h). */
 	__u32 marks;
-	/* 1 + the one descriptor that it polled when it was seen to leave its CPU; 0: it did not. */
+	/* The poll in which it was seen to leave its CPU, as polled_alone() has it. */
 	__u32 polled;
 	__u32 state;
 	__u8 phase;
@@ -191,17 +191,28 @@ static __always_inline bool has_kept_stack(const struct member *member, struct t
 	return member->walked == 1 + switches_of(task);
 }
 
+/* The poll that the task is in, or comes from, where that is known: as polled_alone() has it. Its own memory tells when it is current. */
+static __always_inline __u32 polled_of(const struct member *member, struct task_struct *task)
+{
+	if (member->wait_flags & WAIT_RUNNABLE)
+		return 0;
+	if (member->polled_by == 1 + switches_of(task))
+		return member->polled;
+	return task == current_task() ? polled_alone(task) : 0;
+}
+
 /* The system call that the task waits in, or comes from. */
 static __always_inline struct wait_call call_of(const struct member *member, struct task_struct *task)
 {
 	struct wait_call call = { .syscall = NO_SYSCALL };
+	__u32 polled;
 
 	if (member->wait_flags & WAIT_KERNEL_THREAD)
 		return call;
-	call = wait_call_of(task);
+	polled = polled_of(member, task);
+	call = native_call_of(task, polled);
 	if (config.details && !(member->wait_flags & WAIT_RUNNABLE))
-		call.endpoint = endpoint_of(task, &call, member->polled_by == 1 + switches_of(task) ? member->polled : 0,
-					    member->wait_flags & WAIT_BLOCK_IO);
+		call.endpoint = endpoint_of(task, &call, polled, member->wait_flags & WAIT_BLOCK_IO);
 	return call;
 }
 
@@ -210,8 +221,6 @@ static __always_inline void describe_leaving(struct member *member, struct task_
 {
 	member->state = state;
 	member->wait_flags = wait_flags_of(task, preempt, state);
-	if (!config.details)
-		return;
 	member->polled = member->wait_flags & (WAIT_RUNNABLE | WAIT_KERNEL_THREAD) ? 0 : polled_alone(task);
 	member->polled_by = 1 + switches_of(task);
 }

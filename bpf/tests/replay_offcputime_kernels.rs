@@ -23,6 +23,9 @@ mod lacks {
 const SYSCALLS: u64 = 512;
 const KERNEL_THREAD: u32 = 0x0020_0000;
 const FILES: usize = 4;
+/// `POLLS_OTHER` and `FILE_OTHER` of include/waits.bpf.h
+const POLLS_OTHER: u32 = 1 << 31;
+const OTHER: u32 = 21;
 
 /// `struct host_kernel` of host/offcputime_kernels.c.
 #[derive(Debug)]
@@ -44,7 +47,9 @@ struct Kernel {
     signal: u32,
     throttle_count: i32,
     max_fds: u32,
+    polled: u32,
     has_files: bool,
+    is_compat: bool,
     is_preempted: bool,
     is_delayed: bool,
     is_throttled: bool,
@@ -111,7 +116,13 @@ impl Kernel {
             throttle_count: rng.i32(0..2),
             // Files are behind the table, too.
             max_fds: rng.u32(..FILES as u32),
+            polled: match rng.u32(..4) {
+                0 => 0,
+                1 => POLLS_OTHER | rng.u32(..6),
+                _ => 1 + rng.u32(..6),
+            },
             has_files: rng.u32(..8) > 0,
+            is_compat: rng.u32(..4) == 0,
             is_preempted: rng.u32(..4) == 0,
             is_delayed: rng.bool(),
             is_throttled: rng.bool(),
@@ -173,9 +184,8 @@ impl Kernel {
         bits.map(|(at, is_set)| u32::from(*is_set) << at).sum()
     }
 
-    /// The type of the call's file; 0: there is none.
-    fn file_type(&self) -> u32 {
-        let fd = self.arguments[0] as u32;
+    /// The type of a file; 0: there is none.
+    fn file_type(&self, fd: u32) -> u32 {
         if !self.has_files || fd >= self.max_fds {
             return 0;
         }
@@ -208,10 +218,23 @@ impl Kernel {
         if number >= SYSCALLS {
             return told;
         }
+        if self.is_compat {
+            told.syscall = SYSCALLS as i32;
+            return told;
+        }
         told.syscall = number as i32;
         let (word, bit) = (number / 64, number % 64);
         if self.takes_fd[word as usize] & 1 << bit != 0 {
-            told.file_type = self.file_type();
+            told.file_type = self.file_type(self.arguments[0] as u32);
+            // Seen to poll, which other calls are never.
+            if told.file_type == 0 && self.polled > 0 {
+                told.file_type = OTHER;
+            }
+        } else if self.polled & POLLS_OTHER != 0 {
+            told.file_type = OTHER;
+        } else if self.polled > 0 {
+            let known = Some(self.file_type(self.polled - 1));
+            told.file_type = known.filter(|known| *known > 0).unwrap_or(OTHER);
         }
         if i64::from(self.futex_syscall) == number as i64 {
             told.futex_op = self.arguments[1] as u32 & 0xff;

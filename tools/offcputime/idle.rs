@@ -3,7 +3,8 @@
 //! A thread waits for work at its home: where it comes back to between all else that it does, which is where it has the fewest
 //! frames, those of libraries not counted. A wait there is idle if its kind may be (epoll, poll, accept, a client's next
 //! request, a read of an eventfd or its like, a condition variable, a child, a parked kernel thread; a read from a pipe, if its thread
-//! comes back to it from other waits, all of them deeper: else it may be for an answer). So is one at which its
+//! comes back to it from other waits, all of them deeper: else it may be for an answer). So is one for the next request of a client
+//! that its thread serves until the client leaves, and one at which its
 //! thread spends nine tenths of its time off the CPU, as threads of Go park in several places. It is not below another wait
 //! that is never idle, or one for a client; and not where work comes within 100 us on average, unless through a socket: two threads
 //! that pass a token to and fro have something to do, and a server whose clients ask often has not, until they do. A thread that waited once, went on and left its program did not come back: it may have had
@@ -11,7 +12,7 @@
 //! those that are stopped from end to end; of threads that were asked for, they may be the answer. A kernel thread is idle where the
 //! kernel counts it for no load.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use host::waits::{Reason, Wait};
@@ -92,14 +93,20 @@ struct Habits {
     /// Time off the CPU, ns.
     per_thread: HashMap<Thread, u64>,
     per_place: HashMap<Place, Sum>,
+    /// Places where threads wait for their clients: how deep, and in which system call.
+    for_clients: HashSet<(Thread, usize, i16)>,
     outermost: HashMap<Thread, Outermost>,
 }
 
 impl Habits {
     fn of(rows: &[Row], depths: &[Option<usize>]) -> Self {
         let mut habits = Self::default();
-        for row in rows {
+        for (row, depth) in rows.iter().zip(depths) {
             habits.add(row);
+            if let Some(depth) = depth.filter(|_| row.wait.is_for_client()) {
+                let at = (thread(row), depth, row.wait.syscall);
+                habits.for_clients.insert(at);
+            }
         }
         for (row, depth) in rows.iter().zip(depths) {
             let says = !row.wait.is_runnable() && habits.share(row) >= SELDOM;
@@ -127,6 +134,14 @@ impl Habits {
         }
     }
 
+    /// Tells if a row's wait is for a client: what a poll is for that began before a window is known of the thread's others there.
+    fn is_for_client(&self, row: &Row, depth: Option<usize>) -> bool {
+        let at = |depth| (thread(row), depth, row.wait.syscall);
+        let is_unknown = row.wait.polls_unseen();
+        let others = || depth.is_some_and(|depth| self.for_clients.contains(&at(depth)));
+        row.wait.is_for_client() || is_unknown && others()
+    }
+
     /// Share of its thread's time that a row's place has.
     fn share(&self, row: &Row) -> f64 {
         let of_place = self.per_place.get(&place(row)).map_or(0, |place| place.ns);
@@ -145,7 +160,9 @@ impl Habits {
         let busy = outermost.and_then(|outermost| outermost.busy);
         let is_below = depth.zip(busy).is_some_and(|(depth, busy)| busy < depth);
         let is_home = depth.is_some() && depth == outermost.and_then(|outermost| outermost.idle);
-        !is_below && (is_home || is_habit)
+        // A pool's thread that serves a connection comes back to the next request of this client, and later to the pool.
+        let is_next_request = depth.is_some() && self.is_for_client(row, depth);
+        !is_below && (is_home || is_habit || is_next_request)
     }
 }
 
@@ -180,6 +197,7 @@ pub(crate) fn mark(
         let is_brisk = place.blocked_ns / place.waits.max(1) < BRISK_NS;
         let mut comes_by_socket = || match row.wait.reason() {
             Reason::Socket => true,
+            Reason::Poll => habits.is_for_client(row, *depth),
             Reason::Epoll => watches_sockets(row.task.tgid),
             _ => false,
         };

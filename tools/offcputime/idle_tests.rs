@@ -98,6 +98,36 @@ fn a_thread_that_waits_for_its_client_is_idle_and_not_in_its_database() {
 }
 
 #[test]
+fn a_pools_thread_is_idle_between_requests_of_the_client_that_it_serves() {
+    let polls_client = |user| {
+        let mut row = row(1, libc::SYS_ppoll, user, 40 * MS, 5_000);
+        row.wait.file_type = file_type::ACCEPTED;
+        row
+    };
+    let own = |served| {
+        [
+            row(1, libc::SYS_futex, 3, 20 * MS, 5),
+            served,
+            row(1, libc::SYS_fsync, 8, 10 * MS, 5),
+            // It is in the middle of a request.
+            polls_client(9),
+        ]
+    };
+    // 8 us each: it asks often.
+    assert_eq!(marked(&own(polls_client(6))), [true, true, false, false]);
+    // A poll that began before the window was, too.
+    let mut earlier = polls_client(6);
+    earlier.wait.file_type = 0;
+    let mut rows = Vec::from(own(polls_client(6)));
+    rows.extend(own(earlier));
+    assert!(marked(&rows)[5], "{:?}", marked(&rows));
+    // Its own server is no client.
+    let mut peer = polls_client(6);
+    peer.wait.file_type = file_type::SOCKET;
+    assert!(!marked(&own(peer))[1]);
+}
+
+#[test]
 fn a_server_is_idle_where_it_reads_requests_from_a_pipe() {
     let from_pipe = |user, count| {
         let mut row = row(1, libc::SYS_read, user, 50 * MS, count);

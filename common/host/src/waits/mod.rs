@@ -143,6 +143,8 @@ pub mod file_type {
     pub const SIGNALFD: u8 = 19;
     /// A socket of a connection that the other end asked for.
     pub const ACCEPTED: u8 = 20;
+    /// A poll of several descriptors, of one for output, too, or of one of no kind above.
+    pub const OTHER: u8 = 21;
     /// Directories, block devices, regular files.
     pub(super) const ON_DISK: [u8; 3] = [4, 6, REGULAR];
 }
@@ -289,9 +291,15 @@ impl Wait {
         self.has(flags::RUNNABLE)
     }
 
-    /// Tells if it is for what a client of this thread sends.
+    /// Tells if it is for what a client of this thread sends, by a poll of that one connection, too.
     pub fn is_for_client(self) -> bool {
-        self.calls(syscalls::RECEIVE) && self.file_type == file_type::ACCEPTED
+        let may_be = self.calls(syscalls::RECEIVE) || self.calls(&syscalls::POLL_ARRAY);
+        may_be && self.file_type == file_type::ACCEPTED
+    }
+
+    /// Tells if it polls, and nobody has seen for what.
+    pub fn polls_unseen(self) -> bool {
+        self.calls(&syscalls::POLL_ARRAY) && self.file_type == 0
     }
 
     /// Tells if it reads from a pipe. That is idle where it is a server's home, which only its thread's other waits can tell: the
@@ -338,11 +346,9 @@ impl Wait {
         }
         if self.has(flags::KERNEL_THREAD) {
             return true;
-        }
-        if self.syscall < 0 || self.has(flags::UNINTERRUPTIBLE) {
+        } else if self.syscall < 0 || self.has(flags::UNINTERRUPTIBLE) {
             return false;
-        }
-        if self.calls(syscalls::FUTEX) {
+        } else if self.calls(syscalls::FUTEX) {
             return !self.is_for_futex_lock();
         }
         self.calls(syscalls::POLL)

@@ -231,6 +231,12 @@ fn a_contended_mutex_is_not_idle_but_a_condition_variable_may_be() {
         ..read(file_type::ACCEPTED)
     };
     assert!(!write.may_be_idle() && write.reason() == Reason::Socket);
+    let poll = Wait {
+        syscall: i16::try_from(libc::SYS_ppoll).unwrap(),
+        ..write
+    };
+    assert!(poll.is_for_client() && !write.is_for_client());
+    assert_eq!(poll.reason(), Reason::Poll);
     assert!(!call(libc::SYS_nanosleep).may_be_idle());
 }
 
