@@ -15,7 +15,7 @@ pub(crate) use part::Waited;
 pub(crate) use part::{Contended, Found};
 #[cfg(test)]
 pub(crate) use row::tests::row as example_row;
-pub(crate) use row::{HolderKind, Identity, LockRow, Side};
+pub(crate) use row::{For, HolderKind, Identity, LockRow, Side};
 pub(crate) use table::{by_thread, class, doing, held_by, label};
 
 mod answer;

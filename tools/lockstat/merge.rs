@@ -39,6 +39,21 @@ pub(crate) fn merge(rows: &[LockRow]) -> Vec<LockRow> {
     merged
 }
 
+/// The same of the futexes of each process, as those that each of Java's threads waits at: the process stays known.
+pub(crate) fn merge_in_processes(rows: impl Iterator<Item = LockRow>) -> Vec<LockRow> {
+    let mut processes: HashMap<u32, Vec<LockRow>> = HashMap::new();
+    let mut merged = Vec::new();
+    for row in rows {
+        match row.identity.is_futex() {
+            true => processes.entry(row.identity.tgid).or_default().push(row),
+            false => merged.push(row),
+        }
+    }
+    merged.extend(processes.values().flat_map(|rows| merge(rows)));
+    merged.rank_by_key(|row| Reverse((row.total_ns, row.identity)));
+    merged
+}
+
 fn sum(kind: &str, rows: &[&LockRow]) -> Option<LockRow> {
     let (first, others) = rows.split_first()?;
     let mut sum = (*first).clone();
@@ -119,6 +134,24 @@ mod tests {
         );
         assert_eq!(merged[0].contentions, 50);
         assert_eq!(merged[0].waits.count(), 50);
+    }
+
+    #[test]
+    fn futexes_of_a_kind_are_one_in_each_process() {
+        let of = |tgid, at: u64| {
+            let mut row = named(&format!("[anon] {at}"), "[anon] in enter", at);
+            (row.identity.side, row.identity.class) = (Side::User, 0);
+            row.identity.tgid = tgid;
+            row
+        };
+        let kernel = named("i_rwsem of dir spool", "i_rwsem", 5);
+        let rows = (1..=20).map(|at| of(7, at)).chain([of(8, 15), kernel]);
+        let merged = merge_in_processes(rows);
+        let found = merged.iter();
+        let found: Vec<_> = found
+            .map(|row| (row.identity.tgid, row.locks, row.total_ns))
+            .collect();
+        assert_eq!(found, [(7, 20, 210), (8, 1, 15), (0, 1, 5)]);
     }
 
     #[test]

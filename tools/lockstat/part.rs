@@ -15,6 +15,7 @@ use profile::model::Task;
 
 use crate::lockstat::engine::Lockstat;
 use crate::lockstat::harvest::Harvest;
+use crate::lockstat::merge::merge_in_processes;
 use crate::lockstat::row::{For, LockRow};
 use crate::lockstat::setup::FutexHooks;
 
@@ -29,7 +30,7 @@ pub(crate) struct Waited {
     pub(crate) ns: u64,
 }
 
-/// A lock, and the waits for it.
+/// A lock, or several of a kind, and the waits for it.
 pub(crate) struct Contended {
     pub(crate) row: LockRow,
     pub(crate) waits: Vec<Waited>,
@@ -38,7 +39,7 @@ pub(crate) struct Contended {
 /// Everything that was found.
 #[derive(Default)]
 pub(crate) struct Found {
-    /// Without locks that threads wait for work at; the longest total wait first.
+    /// Without locks that threads wait for work at, those of a process that are small and alike as one; the longest total wait first.
     pub(crate) locks: Vec<Contended>,
 }
 
@@ -93,10 +94,9 @@ impl Lockstat<'_> {
         self.absorb()?;
         let harvest = Harvest::take(&self.skel, &mut self.stacks, &mut self.names, ended)?;
         let rows = harvest.rows.into_iter();
-        let locks = rows
-            .filter(|row| row.what != For::Work && row.total_ns > 0)
-            .map(|row| self.contended(row))
-            .collect();
+        let rows = rows.filter(|row| row.what != For::Work && row.total_ns > 0);
+        let rows = merge_in_processes(rows).into_iter();
+        let locks = rows.map(|row| self.contended(row)).collect();
         let losses = self.ledger()?.losses;
         Ok((Found { locks }, losses))
     }

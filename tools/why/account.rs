@@ -11,7 +11,7 @@ use crate::why::args::SAMPLES_HZ;
 use crate::why::chosen::Chosen;
 use crate::why::cycles::Cycles;
 use crate::why::drafts::{Drafts, Found};
-use crate::why::line::{Culprit, LOST, Line, Program, RESIDUAL, UNSEEN};
+use crate::why::line::{Culprit, FOR_CHILD, LOST, Line, Program, RESIDUAL, UNSEEN};
 use crate::why::locks::Split;
 use crate::why::timeline::Moment;
 
@@ -23,7 +23,7 @@ pub(crate) struct Account {
     pub(crate) threads: u64,
     /// Sum of their times in the window, ns.
     pub(crate) lifetime_ns: u64,
-    /// The most first; idleness, what was not seen and the residual are last.
+    /// The most first, but waits that may be for work behind others; idleness, what was not seen and the residual are last.
     pub(crate) lines: Vec<Line>,
     /// By name of their processes, the most time first, that of idleness last.
     pub(crate) programs: Vec<Program>,
@@ -38,9 +38,6 @@ pub(crate) struct Account {
     /// It was chosen, where nobody was asked for.
     pub(crate) chosen: Option<Chosen>,
 }
-
-/// The reason of waits for children.
-const FOR_CHILD: &str = "wait";
 
 impl Account {
     /// Adds up what was found.
@@ -89,6 +86,14 @@ impl Account {
     /// Time of lines that are neither idleness nor sleep, ns.
     pub(crate) fn busy_ns(&self) -> u64 {
         self.sum(Line::is_busy)
+    }
+
+    /// The same without waits that may be for work, ns, of which `first`, the line that costs most, is none.
+    pub(crate) fn rest_ns(&self, first: &Line) -> u64 {
+        match first.is_unclear {
+            true => self.busy_ns(),
+            false => self.sum(|line| line.is_busy() && !line.is_unclear),
+        }
     }
 
     /// Time of all lines of a kind, ns.

@@ -8,7 +8,7 @@ use hist::Histogram;
 use host::clock::Edges;
 use host::task::comm_of;
 use profile::frame::Frame;
-use profile::model::{Profile, Sample, Task};
+use profile::model::{Profile, Sample, StackEnd, Task};
 use profile::rank::Rank;
 use profile::reasons;
 
@@ -21,6 +21,7 @@ use crate::why::enders::{culprit, ender, function};
 use crate::why::kinds::At;
 use crate::why::line::{Blame, Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
 use crate::why::locks::{Place, Split};
+use crate::why::order;
 use crate::why::ran::Functions;
 
 /// Findings of the engines in one window.
@@ -57,6 +58,8 @@ struct Draft {
     endpoints: HashMap<u64, u64>,
     /// Samples by function and process.
     functions: HashMap<(Arc<str>, u32), u64>,
+    /// Time of waits that may be for work, on stacks that do not reach their root, ns.
+    unclear_ns: u64,
     /// Time by stack: a stack that was seen again is in the same place.
     stacks: HashMap<[usize; 2], (u64, Stack)>,
 }
@@ -150,6 +153,9 @@ impl Drafts {
         let culprit = culprit(sample, reason, row.is_open);
         // Quota comes back by the clock, and who wants Python's interpreter asks again by the clock.
         let is_blamed = !sample.idle && ![THROTTLED, GIL].contains(&reason);
+        // Nobody knows whether its thread comes back there.
+        let is_cut = ![Some(StackEnd::Root), Some(StackEnd::LeftOut)].contains(&sample.user_end);
+        let is_unclear = !sample.idle && is_cut && row.wait.may_be_idle();
         for (lock, part_ns, count) in self.parts(sample, &key, ns) {
             let spot = (key.clone(), lock);
             if !sample.idle {
@@ -158,6 +164,9 @@ impl Drafts {
             }
             let draft = self.by_place.entry(spot).or_default();
             draft.add(sample, part_ns);
+            if is_unclear {
+                draft.unclear_ns += part_ns;
+            }
             draft.waits += count;
             if count > 0 {
                 row.lengths.add_to(&mut draft.lengths);
@@ -239,6 +248,7 @@ impl Drafts {
             .map(|((at, number), mut draft)| {
                 let chain = chain(threads, split, &(at.clone(), number));
                 let lock = number.and_then(|number| split.lock(number, &at));
+                let may_be_for_work = lock.as_ref().is_none_or(|lock| lock.is_unclear);
                 let (kind, place) = at;
                 let stack = draft.stack();
                 let mut lengths = draft.lengths;
@@ -265,6 +275,7 @@ impl Drafts {
                 Line {
                     kind,
                     place,
+                    is_unclear: may_be_for_work && draft.unclear_ns > draft.ns / 2,
                     ns: draft.ns.cast_signed(),
                     waits: draft.waits,
                     lengths,
@@ -279,11 +290,7 @@ impl Drafts {
                 }
             })
             .collect();
-        lines.rank_by_key(|line| {
-            let order = (line.kind == IDLE, Reverse(line.ns));
-            let lock = line.lock.as_ref().map(|lock| lock.name.clone());
-            (order, line.kind, line.place.clone(), lock)
-        });
+        order::rank(&mut lines);
         lines
     }
 }

@@ -49,9 +49,12 @@ pub(crate) fn whole(account: &Account, closing: &Closing) -> Map<String, Value> 
     whole
 }
 
-/// The answer, and as many of the largest lines as there is room for.
+/// The answer, and as many of the largest lines as there is room for, in their order.
 pub(crate) fn brief(account: &Account, answer: &[String]) -> Value {
-    let mut lines: Vec<Value> = account.lines.iter().map(short).collect();
+    let lines = account.lines.iter();
+    let mut lines: Vec<(u64, Value)> = lines
+        .map(|one| (one.ns.unsigned_abs(), short(one)))
+        .collect();
     let mut answer = sentences(answer);
     let mut of_cycles = cycles_json::BRIEF_LINES;
     loop {
@@ -65,7 +68,7 @@ pub(crate) fn brief(account: &Account, answer: &[String]) -> Value {
             "busy_ns": account.busy_ns(),
             "looked": account.looked.unwrap_or(1.0),
             "chosen": account.chosen.as_ref().map(Chosen::to_json),
-            "lines": lines,
+            "lines": lines.iter().map(|(_, line)| line.clone()).collect::<Value>(),
             "more_lines": more,
         });
         if let Some(cycles) = &account.cycles {
@@ -75,7 +78,9 @@ pub(crate) fn brief(account: &Account, answer: &[String]) -> Value {
         if brief.to_string().len() < BRIEF || answer.is_empty() {
             return brief;
         }
-        if lines.pop().is_some() {
+        let least = lines.iter().map(|(ns, _)| *ns).enumerate();
+        if let Some((least, _)) = least.min_by_key(|(at, ns)| (*ns, usize::MAX - at)) {
+            lines.remove(least);
             continue;
         }
         // Names may be long, and the command that looks further be a program with all its words.
@@ -140,6 +145,7 @@ fn time(line: &Line) -> Value {
         "waits": line.waits,
         "p99_ns": line.p99_ns(),
         "busy": line.is_busy(),
+        "unclear": line.is_unclear,
     })
 }
 

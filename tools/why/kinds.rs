@@ -6,6 +6,8 @@ use std::sync::Arc;
 pub(crate) const ON_CPU: &str = "on-cpu";
 /// Time in the run queue.
 pub(crate) const RUN_QUEUE: &str = "run-queue";
+/// The reason of waits for children.
+pub(crate) const FOR_CHILD: &str = "wait";
 /// Waits of threads with nothing to do.
 pub(crate) const IDLE: &str = "idle";
 /// Time between switches that the kernel does not show.

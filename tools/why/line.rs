@@ -11,7 +11,9 @@ use profile::rank::Rank;
 use crate::biolatency::Phase;
 use crate::offcputime::{Endpoint, SLEEP};
 use crate::why::chains::Chain;
-pub(crate) use crate::why::kinds::{IDLE, LOST, ON_CPU, Program, RESIDUAL, RUN_QUEUE, UNSEEN};
+pub(crate) use crate::why::kinds::{
+    FOR_CHILD, IDLE, LOST, ON_CPU, Program, RESIDUAL, RUN_QUEUE, UNSEEN,
+};
 use crate::why::lock::Lock;
 
 /// Somebody, or something, that time is due to.
@@ -77,6 +79,8 @@ pub(crate) struct Line {
     pub(crate) blames: Vec<Blame>,
     /// The lock that it is for, where that is known.
     pub(crate) lock: Option<Lock>,
+    /// Nobody can tell whether its threads wait for each other or for work: neither by the lock, nor by stacks that reach their roots.
+    pub(crate) is_unclear: bool,
     /// From whom it waits for to the root.
     pub(crate) chain: Option<Chain>,
     /// Files and connections that it waits for, and time, ns; the most first.

@@ -5,7 +5,7 @@ use profile::units;
 use serde_json::{Value, json};
 use session::next::{self, Step};
 
-use crate::lockstat::{self, HolderKind, Identity, LockRow};
+use crate::lockstat::{self, For, HolderKind, Identity, LockRow};
 use crate::offcputime::GIL;
 
 /// Share by which lockstat's time of the same waits may be larger before that is said.
@@ -32,6 +32,10 @@ pub(crate) struct Lock {
     pub(crate) holders: Vec<(u32, HolderKind, u64)>,
     /// Time of the same waits, by lockstat, ns.
     pub(crate) lockstat_ns: u64,
+    /// Locks that it stands for.
+    locks: u64,
+    /// Threads may wait for work there, as far as lockstat can tell.
+    pub(crate) is_unclear: bool,
 }
 
 /// A name cut to its columns: `python-lock in shop.pay (shop.py:12)` keeps the line, and the last parts of the function.
@@ -74,7 +78,15 @@ impl Lock {
             doing,
             holders: holders.collect(),
             lockstat_ns: 0,
+            locks: row.locks,
+            is_unclear: row.what == For::Unclear,
         }
+    }
+
+    /// Threads that held it, or released it, and the time that others waited meanwhile, ns; none of several locks, for each has its own.
+    pub(crate) fn threads(&self) -> Vec<(u32, u64)> {
+        let holders = self.holders.iter().filter(|_| self.locks == 1);
+        holders.map(|(tid, _, ns)| (*tid, *ns)).collect()
     }
 
     /// Its name, of a length for lines.
@@ -132,6 +144,7 @@ impl Lock {
             "name": self.name,
             "class": self.class,
             "lockstat_ns": self.lockstat_ns,
+            "locks": self.locks,
             "holders": self.holders.iter().map(holder).collect::<Value>(),
             "meanwhile": self.doing,
         })

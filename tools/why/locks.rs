@@ -123,9 +123,10 @@ impl Split {
 
     /// Threads that held a lock, or released it, and the time that others waited meanwhile, ns.
     pub(crate) fn holders(&self, number: usize) -> Vec<(u32, u64)> {
-        let lock = self.locks.get(number).into_iter();
-        let holders = lock.flat_map(|lock| &lock.holders);
-        holders.map(|(tid, _, ns)| (*tid, *ns)).collect()
+        self.locks
+            .get(number)
+            .map(Lock::threads)
+            .unwrap_or_default()
     }
 
     /// A lock's name.

@@ -25,6 +25,7 @@ mod line;
 mod lock;
 mod locks;
 mod next;
+mod order;
 mod page;
 mod ran;
 mod remarks;

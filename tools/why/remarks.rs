@@ -27,6 +27,7 @@ pub(super) fn remarks(account: &Account, line: &Line) -> Vec<String> {
         let again = if before.is_some() { ", as above" } else { "" };
         remarks.push(format!("  for {}{again}", lock.short()));
     }
+    remarks.extend(line.is_unclear.then(|| "  perhaps for work".to_owned()));
     remarks.extend(blamed);
     if line.is_busy() {
         remarks.extend(endpoints::remarks(line));

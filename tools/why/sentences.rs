@@ -22,8 +22,8 @@ const NOTHING: f64 = 0.01;
 
 /// Sentences on whose time it is, what costs most of it, and who causes that.
 pub(crate) fn sentences(account: &Account) -> Vec<String> {
-    let mut lines = whole(account);
     let first = account.first().filter(|_| !is_at_rest(account));
+    let mut lines = whole(account, first);
     match first {
         Some(first) => {
             lines.extend(costliest(account, first));
@@ -41,7 +41,7 @@ pub(crate) fn is_at_rest(account: &Account) -> bool {
 }
 
 /// `redis-server 712: 5 threads, 50.0 s of thread time in 10.0 s; 81% idle`
-fn whole(account: &Account) -> Vec<String> {
+fn whole(account: &Account, first: Option<&Line>) -> Vec<String> {
     let who = match &account.programs[..] {
         [] => "no program with a name".to_owned(),
         [one] => program(one),
@@ -62,6 +62,11 @@ fn whole(account: &Account) -> Vec<String> {
         if ns > account.lifetime_ns / 200 {
             parts.push(format!("{} {word}", round_percent(ns, account.lifetime_ns)));
         }
+    }
+    let unclear_ns = first.map_or(0, |first| account.busy_ns() - account.rest_ns(first));
+    if unclear_ns > account.lifetime_ns / 200 {
+        let share = round_percent(unclear_ns, account.lifetime_ns);
+        parts.push(format!("{share} perhaps waiting for work"));
     }
     let lost_ns = account.kind_ns(UNSEEN) + account.kind_ns(LOST);
     if lost_ns > account.busy_ns() / 20 {
@@ -88,9 +93,9 @@ fn rest(account: &Account) -> Vec<String> {
 
 /// The first sentence: the line, its share of what is neither idleness nor sleep, its time.
 fn costliest(account: &Account, line: &Line) -> Vec<String> {
-    let busy_ns = account.busy_ns();
+    let busy_ns = account.rest_ns(line);
     let share = round_percent(line.time_ns(), busy_ns);
-    let whole = match share_of_rest(account) {
+    let whole = match share_of_rest(account, busy_ns) {
         true => "of the rest",
         // All of it is busy.
         false => "of the time",
@@ -117,12 +122,15 @@ fn costliest(account: &Account, line: &Line) -> Vec<String> {
             .iter()
             .map(|place| format!("in {}", function(place))),
     );
+    if line.is_unclear {
+        parts.push("(perhaps for work)".to_owned());
+    }
     sentence(&parts, "", WIDTH)
 }
 
 /// Looks whether some of the time was spent doing nothing.
-fn share_of_rest(account: &Account) -> bool {
-    account.busy_ns() < account.lifetime_ns / 100 * 99
+fn share_of_rest(account: &Account, busy_ns: u64) -> bool {
+    busy_ns < account.lifetime_ns / 100 * 99
 }
 
 /// The second sentence: who causes it.

@@ -30,7 +30,8 @@ pub(super) fn table(args: &Args, account: &Account) -> Lines {
     let (mut shown, mut more) = (0, Vec::new());
     for line in &account.lines {
         let is_last = line.kind == IDLE || is_remainder(line);
-        let is_shown = is_last || shown < TOP && line.time_ns() > least_ns;
+        let has_room = shown < TOP || line.is_unclear;
+        let is_shown = is_last || has_room && line.time_ns() > least_ns;
         if !is_shown {
             more.push(line);
             continue;
