@@ -202,6 +202,28 @@ fn a_server_is_idle_where_its_client_has_sent_nothing_and_not_in_its_database() 
     }
 }
 
+/// Its thread has an outer home, as one of MariaDB's that serves PHP.
+#[test]
+fn a_pools_thread_is_idle_where_it_polls_its_client() {
+    let _machine = Machine::alone();
+    let (report, _) = traced("offcputime", "", locks(SERVES, "").start("pool"));
+    for (reason, least, is_idle) in [
+        ("futex", 1, true),
+        ("poll", 45, true),
+        ("socket", 45, false),
+    ] {
+        let stacks = list(&report, "stacks").iter();
+        let is_its = |stack: &&Value| stack["comm"] == "server" && stack["reason"] == reason;
+        let stacks: Vec<&Value> = stacks.filter(is_its).collect();
+        let count = sum(stacks.iter().copied(), "count");
+        let is_as_told = |stack: &&Value| (stack["idle"] == true) == is_idle;
+        assert!(
+            count >= least && stacks.iter().all(is_as_told),
+            "{reason}: {stacks:#?}"
+        );
+    }
+}
+
 const BRISK: &str = include_str!("../workloads/locks/brisk.c");
 
 /// The loop waits for microseconds in either case, if the other thread has not been faster.
