@@ -53,8 +53,9 @@ static void put_job(void)
 	pause_ns(50000000);
 	pthread_mutex_lock(&jobs_lock);
 	jobs++;
-	pthread_cond_signal(&jobs_more);
 	pthread_mutex_unlock(&jobs_lock);
+	/* Else who is woken may have to wait for the lock. */
+	pthread_cond_signal(&jobs_more);
 }
 
 /* Part of its caller: nearer to the outermost frame than a poll. */
