@@ -153,8 +153,11 @@ impl Unwinder {
                 self.refresh(tgid, symbolizer);
             }
         }
-        let made = self.maker.take();
-        self.add(made, symbolizer);
+        // All are taken: nothing would tell of those that are left.
+        while let Some(made) = self.maker.take() {
+            self.add(made, symbolizer);
+        }
+        self.resume(symbolizer);
         self.look_for_python(symbolizer);
         if self.words.bytes() > KEPT_BYTES && self.processes.take_dropped() {
             self.drop_unused();
@@ -176,11 +179,7 @@ impl Unwinder {
     fn finish_within(&mut self, patience: Duration, symbolizer: &mut Symbolizer) {
         self.update(symbolizer);
         let deadline = Instant::now() + patience;
-        loop {
-            let made = self.maker.wait(deadline);
-            if made.is_none() {
-                return;
-            }
+        while let Some(made) = self.maker.wait(deadline) {
             self.add(made, symbolizer);
         }
     }
@@ -302,17 +301,13 @@ impl Unwinder {
         }
     }
 
-    /// Takes in this table and all others that are there, publishes them, and orders what found no room before.
-    fn add(&mut self, mut made: Option<Made>, symbolizer: &mut Symbolizer) {
+    /// Takes in a table and others that are there, publishes them, and orders what found no room before.
+    fn add(&mut self, made: Made, symbolizer: &mut Symbolizer) {
+        let mut waiting = self.store(made);
         // A process that maps a thousand files is not published for the table of each.
-        let mut waiting = HashSet::new();
-        for _ in 0..TAKEN_AT_ONCE {
-            let Some(next) = made else { break };
+        for _ in 1..TAKEN_AT_ONCE {
+            let Some(next) = self.maker.take() else { break };
             waiting.extend(self.store(next));
-            made = self.maker.take();
-        }
-        if let Some(last) = made {
-            waiting.extend(self.store(last));
         }
         for tgid in waiting {
             self.refresh(tgid, symbolizer);

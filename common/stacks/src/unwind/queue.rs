@@ -25,8 +25,8 @@ pub(super) struct Turn {
 }
 
 /// Jobs that no thread has begun. Those come first whose code was seen in a stack: what runs on a busy machine is a small part of what is
-/// mapped. Of the rest, short ones come before long ones, for they hold up nobody, and of these the last: who maps a
-/// file now is sampled now. The C library, which everybody maps, is always among the last.
+/// mapped. Of the rest, short ones come before long ones, for they hold up nobody, and of these the last: who maps a file now is sampled
+/// now. The C library, which everybody maps, is always among the last.
 pub(super) struct Queue {
     jobs: Mutex<Pending>,
     more: Condvar,
