@@ -15,6 +15,7 @@
 #define is_idle(sleep) ((void)(sleep), false)
 #define sleep_found(member, task, event) ((void)(member))
 #define sleep_begins(member, task, event, state) ((void)(member))
+#define close_unended(sleep, task) ((void)(sleep))
 #define sleep_ends(sleep, task) ((void)(sleep))
 #define sleep_is_woken(ctx, member) ((void)(member))
 #define count_open_sleep(member, task, seq) ((void)(member))

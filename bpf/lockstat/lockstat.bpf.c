@@ -126,6 +126,7 @@ static __always_inline void task_switched(bool preempt, struct task_struct *prev
 		runnable = stays_runnable(prev, preempt, state);
 		kernel_waiter_leaves(&member->kernel, runnable);
 		if (config.futexes) {
+			close_unended(&member->sleep, prev);
 			event = runnable ? 0 : event_of(&member->backend, prev);
 			futex_switched_out(&member->futex, prev, runnable, state, event);
 			if (!runnable)

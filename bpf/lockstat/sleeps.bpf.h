@@ -19,6 +19,8 @@
 struct sleep_losses {
 	/* No scratch for the stack. */
 	__u64 unwalked;
+	/* Its thread was not seen to get a CPU: what it counts is the wait up to the wakeup, or nothing. */
+	__u64 unended;
 };
 
 struct sleep_losses sleep_losses = {};
@@ -74,10 +76,24 @@ static __always_inline void sleep_for(struct member *member, struct task_struct 
 		outer_wait_begins(&member->futex.outer, task, now);
 }
 
+/* Its thread leaves its CPU, and was not seen to get one. The wait was over when it was woken. */
+static __always_inline void close_unended(struct sleep *sleep, struct task_struct *task)
+{
+	if (sleep->phase == FUTEX_IDLE)
+		return;
+	if (!is_idle(sleep)) {
+		__sync_fetch_and_add(&sleep_losses.unended, 1);
+		if (sleep->phase == FUTEX_RUNNABLE) {
+			count_ended_wait(&sleep->wait, task, sleep->runnable_ns);
+			__sync_fetch_and_add(&sleep_events, 1);
+		}
+	}
+	sleep->phase = FUTEX_IDLE;
+}
+
 /* A target, which is current, sleeps; `event`: what a PostgreSQL process sleeps for. If that is a futex, the event is its. */
 static __always_inline void sleep_begins(struct member *member, struct task_struct *task, __u32 event, __u32 state)
 {
-	member->sleep.phase = FUTEX_IDLE;
 	if (member->futex.phase != FUTEX_IDLE)
 		return;
 	sleep_for(member, task, event, state & TASK_INTERRUPTIBLE && !(task->flags & PF_KTHREAD), true);

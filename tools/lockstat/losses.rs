@@ -30,7 +30,7 @@ pub(super) fn begun_before(skel: &LockstatSkel<'_>) -> Result<u64> {
 }
 
 /// Counters of what was not counted.
-pub(crate) const LOSSES: [Words; 18] = [
+pub(crate) const LOSSES: [Words; 19] = [
     ("lock_losses.locks_full", "waits: table of locks full"),
     (
         "lock_losses.buckets_full",
@@ -80,6 +80,10 @@ pub(crate) const LOSSES: [Words; 18] = [
     (
         "sleep_losses.unwalked as sleep_unwalked",
         "stacks of waits in other calls: scratch in use",
+    ),
+    (
+        "sleep_losses.unended as sleep_unended",
+        "waits in other calls: end not seen",
     ),
     (
         "lock_files_full as files_full",

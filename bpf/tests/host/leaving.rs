@@ -8,7 +8,7 @@ use oracle::Kind;
 use crate::host::machine::Machine;
 
 /// `TASK_INTERRUPTIBLE`
-pub(super) const INTERRUPTIBLE: u32 = 1;
+pub(crate) const INTERRUPTIBLE: u32 = 1;
 /// `TASK_UNINTERRUPTIBLE`
 const UNINTERRUPTIBLE: u32 = 2;
 /// `TASK_KILLABLE`
