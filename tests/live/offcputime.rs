@@ -226,7 +226,7 @@ fn a_pools_thread_is_idle_where_it_polls_its_client() {
 
 const BRISK: &str = include_str!("../workloads/locks/brisk.c");
 
-/// The loop waits for microseconds in either case, if the other thread has not been faster.
+/// The loop waits for microseconds in either case, by its own clock, if the other thread has not been faster.
 #[test]
 fn an_event_loop_is_idle_however_often_it_is_asked_and_not_where_it_passes_a_token() {
     let _machine = Machine::alone();
@@ -235,14 +235,8 @@ fn an_event_loop_is_idle_however_often_it_is_asked_and_not_where_it_passes_a_tok
         let stacks = list(&report, "stacks").iter();
         let is_loops = |stack: &&Value| stack["comm"] == "loop" && stack["reason"] == "epoll";
         let waits: Vec<&Value> = stacks.filter(is_loops).collect();
-        let blocked_ns = |stack: &&Value| stack["values"][0].as_u64();
-        let blocked_ns: u64 = waits.iter().filter_map(blocked_ns).sum();
         let count = sum(waits.iter().copied(), "count");
         assert!(count >= 1_000, "{kind}: {count}");
-        assert!(
-            blocked_ns / count < 100_000,
-            "{kind}: {blocked_ns} ns of {count}"
-        );
         let is_as_told = |stack: &&Value| (stack["idle"] == true) == is_idle;
         assert!(waits.iter().all(is_as_told), "{kind}: {waits:#?}");
     }
