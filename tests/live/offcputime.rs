@@ -226,7 +226,7 @@ fn a_pools_thread_is_idle_where_it_polls_its_client() {
 
 const BRISK: &str = include_str!("../workloads/locks/brisk.c");
 
-/// The loop waits for microseconds in either case, by its own clock, if the other thread has not been faster.
+/// The loop sleeps for microseconds in either case, by its own clock.
 #[test]
 fn an_event_loop_is_idle_however_often_it_is_asked_and_not_where_it_passes_a_token() {
     let _machine = Machine::alone();
