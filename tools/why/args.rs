@@ -140,7 +140,7 @@ impl Parts {
         let mut parts = Self {
             waits: WaitArgs::try_parse_from(["offcputime", "-m", "0", "--waker"])?,
             queue: QueueArgs::try_parse_from(["runqlat"])?,
-            cpu: CpuArgs::try_parse_from(["profile", "-F", &SAMPLES_HZ.to_string()])?,
+            cpu: CpuArgs::try_parse_from(["profile", "-F", &SAMPLES_HZ.to_string(), "--threads"])?,
             disks: DiskArgs::try_parse_from(["biolatency", "-D", "-P", "--phases"])?,
             locks: LockArgs::try_parse_from(["lockstat"])?,
             everyone: Targets::default().resolve()?,

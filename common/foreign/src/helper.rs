@@ -137,7 +137,8 @@ impl Helper {
     /// Until there is something to read, or the end.
     fn wait(&self, patience: Duration, give_up: Instant) -> io::Result<()> {
         let lose_patience = Instant::now() + patience;
-        let mut last_woke = (self.switches(), Instant::now());
+        // Most answers are there at once: whether it wakes is asked once one is not.
+        let mut last_woke = (None, Instant::now());
         loop {
             let step = LOOK.min(patience).min(left(give_up)?);
             let step = Timespec::try_from(step).map_err(io::Error::other)?;
