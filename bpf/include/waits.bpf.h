@@ -58,7 +58,7 @@ enum special_file {
 	FILE_SIGNALFD,
 	/* A socket of a connection that the other end asked for. */
 	FILE_ACCEPTED,
-	/* A poll of several descriptors, of one for output, too, or of one of no kind above. */
+	/* A poll of several descriptors, of one for output, too, of a socket that is no end of a connection, or of one of no kind above. */
 	FILE_OTHER,
 };
 
@@ -72,7 +72,10 @@ enum special_file {
 #define AF_UNIX 1
 #define AF_INET 2
 #define AF_INET6 10
+#define SOCK_STREAM 1
 #define SOCK_DGRAM 2
+/* Of Unix sockets, too. */
+#define TCP_ESTABLISHED 1
 
 /* What the system call in progress says. */
 struct wait_call {
@@ -208,14 +211,36 @@ static __always_inline bool was_accepted(struct file *file)
 	}
 }
 
-static __always_inline __u8 waited_on(struct task_struct *task, __u32 fd)
+/* It has connected the socket to somebody's name. Both ends of a pair have none. */
+static __always_inline bool is_connected(struct file *file)
+{
+	struct socket *socket = BPF_CORE_READ(file, private_data);
+	struct sock *sock = BPF_CORE_READ(socket, sk);
+	struct unix_sock *named = (void *)sock, *peer;
+
+	if (BPF_CORE_READ(sock, sk_type) != SOCK_STREAM || BPF_CORE_READ(sock, __sk_common.skc_state) != TCP_ESTABLISHED)
+		return false;
+	if (BPF_CORE_READ(sock, __sk_common.skc_family) != AF_UNIX)
+		return true;
+	if (!bpf_core_field_exists(named->addr))
+		return false;
+	peer = (void *)BPF_CORE_READ(named, peer);
+	return BPF_CORE_READ(peer, addr);
+}
+
+/* `polls`: other sockets than those of connections are of no kind then. */
+static __always_inline __u8 waited_on(struct task_struct *task, __u32 fd, bool polls)
 {
 	struct file *file = open_file(task, fd);
 	__u8 type = file_type_of(file);
 
 	if (!type)
 		return anonymous_type_of(file);
-	return type == TYPE_SOCKET && was_accepted(file) ? FILE_ACCEPTED : type;
+	if (type != TYPE_SOCKET)
+		return type;
+	if (was_accepted(file))
+		return FILE_ACCEPTED;
+	return polls && !is_connected(file) ? FILE_OTHER : type;
 }
 
 /* The file that a call waits on. `polled`: 1 + the one descriptor that it polls, with POLLS_OTHER; 0: that is not known, or it is no
@@ -232,7 +257,7 @@ static __always_inline __u8 file_type_in_call(struct task_struct *task, __u32 nu
 		return FILE_OTHER;
 	if (!descriptor)
 		return 0;
-	type = waited_on(task, descriptor - 1);
+	type = waited_on(task, descriptor - 1, polled);
 	/* A poll that is seen has a type. */
 	return type || !polled ? type : FILE_OTHER;
 }

@@ -26,6 +26,8 @@ const FILES: usize = 4;
 /// `POLLS_OTHER` and `FILE_OTHER` of include/waits.bpf.h
 const POLLS_OTHER: u32 = 1 << 31;
 const OTHER: u32 = 21;
+/// `TYPE_SOCKET`: none here is connected.
+const SOCKET: u32 = 12;
 
 /// `struct host_kernel` of host/offcputime_kernels.c.
 #[derive(Debug)]
@@ -227,14 +229,15 @@ impl Kernel {
         if self.takes_fd[word as usize] & 1 << bit != 0 {
             told.file_type = self.file_type(self.arguments[0] as u32);
             // Seen to poll, which other calls are never.
-            if told.file_type == 0 && self.polled > 0 {
+            if self.polled > 0 && [0, SOCKET].contains(&told.file_type) {
                 told.file_type = OTHER;
             }
         } else if self.polled & POLLS_OTHER != 0 {
             told.file_type = OTHER;
         } else if self.polled > 0 {
             let known = Some(self.file_type(self.polled - 1));
-            told.file_type = known.filter(|known| *known > 0).unwrap_or(OTHER);
+            let known = known.filter(|known| ![0, SOCKET].contains(known));
+            told.file_type = known.unwrap_or(OTHER);
         }
         if i64::from(self.futex_syscall) == number as i64 {
             told.futex_op = self.arguments[1] as u32 & 0xff;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+pub mod file_type;
 mod syscalls;
 #[cfg(test)]
 mod tests;
@@ -121,32 +122,6 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
-}
-
-/// Kinds of files: `S_IFMT >> 12`, and above it `enum special_file` of the BPF side.
-pub mod file_type {
-    /// A pipe, named or not.
-    pub const FIFO: u8 = 1;
-    /// Terminals and other devices that give characters.
-    pub const CHARACTERS: u8 = 2;
-    /// A file.
-    pub const REGULAR: u8 = 8;
-    /// A socket.
-    pub const SOCKET: u8 = 12;
-    /// `eventfd(2)`
-    pub const EVENTFD: u8 = 16;
-    /// `inotify(7)`
-    pub const INOTIFY: u8 = 17;
-    /// `timerfd_create(2)`
-    pub const TIMERFD: u8 = 18;
-    /// `signalfd(2)`
-    pub const SIGNALFD: u8 = 19;
-    /// A socket of a connection that the other end asked for.
-    pub const ACCEPTED: u8 = 20;
-    /// A poll of several descriptors, of one for output, too, or of one of no kind above.
-    pub const OTHER: u8 = 21;
-    /// Directories, block devices, regular files.
-    pub(super) const ON_DISK: [u8; 3] = [4, 6, REGULAR];
 }
 
 /// `FUTEX_LOCK_PI`, `FUTEX_LOCK_PI2`.
@@ -302,6 +277,11 @@ impl Wait {
         self.calls(&syscalls::POLL_ARRAY) && self.file_type == 0
     }
 
+    /// Tells if it polls one connection that this side asked for: an answer is to come, as in a read from it.
+    fn polls_peer(self) -> bool {
+        self.calls(&syscalls::POLL_ARRAY) && self.file_type == file_type::SOCKET
+    }
+
     /// Tells if it reads from a pipe. That is idle where it is a server's home, which only its thread's other waits can tell: the
     /// answer to a question may come through a pipe, too.
     pub fn reads_pipe(self) -> bool {
@@ -351,7 +331,7 @@ impl Wait {
         } else if self.calls(syscalls::FUTEX) {
             return !self.is_for_futex_lock();
         }
-        self.calls(syscalls::POLL)
+        self.calls(syscalls::POLL) && !self.polls_peer()
             || self.calls(syscalls::EPOLL)
             || self.calls(syscalls::ACCEPT)
             || self.calls(syscalls::WAIT)

@@ -237,6 +237,8 @@ fn a_contended_mutex_is_not_idle_but_a_condition_variable_may_be() {
     };
     assert!(poll.is_for_client() && !write.is_for_client());
     assert_eq!(poll.reason(), Reason::Poll);
+    let of_type = |file_type| Wait { file_type, ..poll };
+    assert!(!of_type(file_type::SOCKET).may_be_idle() && of_type(file_type::OTHER).may_be_idle());
     assert!(!call(libc::SYS_nanosleep).may_be_idle());
 }
 
