@@ -14,9 +14,10 @@ use profile::losses::Losses;
 use profile::model::Task;
 
 use crate::lockstat::engine::Lockstat;
+use crate::lockstat::futex::Class;
 use crate::lockstat::harvest::Harvest;
 use crate::lockstat::merge::merge_in_processes;
-use crate::lockstat::row::{For, LockRow};
+use crate::lockstat::row::{For, LockRow, SURE};
 use crate::lockstat::setup::FutexHooks;
 
 /// Waits of a thread for one lock in one place.
@@ -34,6 +35,16 @@ pub(crate) struct Waited {
 pub(crate) struct Contended {
     pub(crate) row: LockRow,
     pub(crate) waits: Vec<Waited>,
+}
+
+impl Contended {
+    /// Tells if its threads wait for each other, whatever the shape of their waits: it is a lock, and no part that locks and queues of
+    /// work are made of.
+    pub(crate) fn is_lock(&self) -> bool {
+        let mut classes = Class::FAMILIES.into_iter();
+        let is_part = classes.any(|class| class.is_material() && class.word() == self.row.class);
+        self.row.what == For::Others && self.row.confidence >= SURE && !is_part
+    }
 }
 
 /// Everything that was found.

@@ -14,7 +14,7 @@ use session::together::{AsOne, Together};
 use session::{Options, Setup, Tool};
 
 use crate::biolatency::Biolatency;
-use crate::lockstat::Lockstat;
+use crate::lockstat::{Contended, Lockstat};
 use crate::offcputime::on_cpu::OnCpu;
 use crate::offcputime::{Harvest, Offcputime};
 use crate::profile::Profiling;
@@ -25,7 +25,7 @@ use crate::why::beside::{Beside, Exact};
 use crate::why::chosen::Chosen;
 use crate::why::disks::Disks;
 use crate::why::drafts::Found;
-use crate::why::locks::Locks;
+use crate::why::locks::{Locks, take_from_idleness};
 use crate::why::ran::Functions;
 use crate::why::timeline::{Moment, Timeline};
 use crate::why::{report, wall};
@@ -114,9 +114,14 @@ impl Why<'_> {
     }
 
     /// Those waits that the answer is about.
-    fn choose(&mut self, waits: Harvest, window: Edges) -> (Harvest, Profile, Option<Chosen>) {
+    fn choose(
+        &mut self,
+        waits: Harvest,
+        contended: Option<(&[Contended], f64)>,
+        window: Edges,
+    ) -> (Harvest, Profile, Option<Chosen>) {
         let is_choice = !self.args.targets.are_all();
-        let off = self.waits.profile(&waits, is_choice);
+        let off = self.without_idle_locks(&waits, contended, is_choice);
         let chosen = self
             .args
             .chooses()
@@ -125,8 +130,22 @@ impl Why<'_> {
             return (waits, off, None);
         };
         let waits = self.waits.of_processes(waits, &chosen.tgids);
-        let off = self.waits.profile(&waits, true);
+        let off = self.without_idle_locks(&waits, contended, true);
         (waits, off, Some(chosen))
+    }
+
+    /// All waits, of which none for a lock is idle.
+    fn without_idle_locks(
+        &mut self,
+        waits: &Harvest,
+        contended: Option<(&[Contended], f64)>,
+        is_choice: bool,
+    ) -> Profile {
+        let mut off = self.waits.profile(waits, is_choice);
+        if let Some((locks, scale)) = contended {
+            take_from_idleness(&mut off, locks, scale);
+        }
+        off
     }
 }
 
@@ -207,7 +226,10 @@ impl Together for Why<'_> {
         let slowest = self.args.slowest;
         let slowest = slowest.map(|percent| (percent, Functions::of(&cpu.rows, &on)));
         let whole = waits.accounting;
-        let (waits, off, chosen) = self.choose(waits, window);
+        let contended = locks
+            .as_ref()
+            .map(|seen| (&seen.found.locks[..], seen.scale(window)));
+        let (waits, off, chosen) = self.choose(waits, contended, window);
         if let Some(Chosen { tgids, .. }) = &chosen {
             on.samples
                 .retain(|sample| tgids.contains(&sample.task.tgid));
@@ -219,9 +241,7 @@ impl Together for Why<'_> {
             waits: &waits,
             queue: &queue,
             disks: disks.as_ref().map(|seen| &seen.found),
-            locks: locks
-                .as_ref()
-                .map(|seen| (&seen.found.locks[..], seen.scale(window))),
+            locks: contended,
             cycles: slowest
                 .as_ref()
                 .and_then(|(percent, ran)| Some((waits.cycles.as_ref()?, *percent, ran))),

@@ -20,6 +20,8 @@ use crate::why::lock::Lock;
 const OF_SERVERS: [&str; 5] = ["futex", "semaphore", "epoll", "poll", "socket"];
 /// Share of the waits of a kind in a function from which a lock has a line of its own.
 const OWN_LINE: f64 = 0.1;
+/// Share of a thread's idleness in a place from which it waits for a lock there.
+const FOR_LOCK: f64 = 0.5;
 /// Share of a thread's time in a place from which lockstat has all of it.
 const SAME: f64 = 0.98;
 
@@ -158,17 +160,47 @@ impl Split {
     }
 }
 
+/// Takes waits for locks out of idleness: a thread that is seen nowhere else seems at home where it waits for one.
+pub(crate) fn take_from_idleness(off: &mut Profile, locks: &[Contended], scale: f64) {
+    let idle = |sample: &&Sample| sample.idle;
+    let mut all: HashMap<Spot, u64> = HashMap::new();
+    for sample in off.samples.iter().filter(idle) {
+        let [ns, _] = reasons::parts(off, sample.reason, &sample.values);
+        *all.entry(spot(sample)).or_default() += ns;
+    }
+    let mut for_locks: HashMap<Spot, u64> = HashMap::new();
+    for lock in locks.iter().filter(|lock| lock.is_lock()) {
+        for waited in &lock.waits {
+            let function = function(&waited.kernel, &waited.user);
+            for kind in kinds(lock) {
+                let place = (*kind, function.clone());
+                *for_locks.entry((waited.task.tid, place)).or_default() += waited.ns;
+            }
+        }
+    }
+    let is_for_lock = |spot: &Spot| {
+        let ns = for_locks.get(spot).copied().unwrap_or(0) as f64 * scale;
+        ns > 0.0 && ns >= FOR_LOCK * all.get(spot).copied().unwrap_or(0) as f64
+    };
+    for sample in off.samples.iter_mut().filter(|sample| sample.idle) {
+        sample.idle = !is_for_lock(&spot(sample));
+    }
+}
+
+/// The place of a wait.
+fn spot(sample: &Sample) -> Spot {
+    let kind = sample.reason.unwrap_or("other");
+    let place = (kind, function(&sample.kernel, &sample.user));
+    (sample.task.tid, place)
+}
+
 impl Spots {
     fn of(off: &Profile, locks: &[Contended], scale: f64) -> Self {
         let mut spots = Self::default();
         for sample in off.samples.iter().filter(|sample| !sample.idle) {
             let [ns, _] = reasons::parts(off, sample.reason, &sample.values);
-            let kind = sample.reason.unwrap_or("other");
-            let spot = (
-                sample.task.tid,
-                (kind, function(&sample.kernel, &sample.user)),
-            );
-            spots.all.entry(spot).or_default().add(sample.count, ns);
+            let sum = spots.all.entry(spot(sample)).or_default();
+            sum.add(sample.count, ns);
         }
         for (number, lock) in locks.iter().enumerate() {
             for waited in &lock.waits {

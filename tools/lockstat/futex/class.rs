@@ -88,7 +88,7 @@ impl Class {
     }
 
     /// Looks whether a lock is made of it, or a queue of work, which a function further up the stack says.
-    pub(super) fn is_material(self) -> bool {
+    pub(crate) fn is_material(self) -> bool {
         !self.is_lock() && self != Self::Named
     }
 
