@@ -91,8 +91,8 @@ pub(super) struct Drafts {
     by_place: HashMap<(Place, Option<usize>), Draft>,
     split: Split,
     threads: Threads,
-    /// Names of processes, of their first threads where those were seen.
-    names: HashMap<u32, (bool, Arc<str>)>,
+    /// Names of processes, and time under each, ns: of their first threads where those were seen.
+    names: HashMap<u32, HashMap<(bool, Arc<str>), u64>>,
 }
 
 impl Drafts {
@@ -104,23 +104,25 @@ impl Drafts {
         }
     }
 
-    fn learn(&mut self, task: &Task) {
-        let is_first = task.tid == task.tgid;
-        let known = self.names.entry(task.tgid);
-        let known = known.or_insert_with(|| (is_first, Arc::clone(&task.comm)));
-        if is_first && !known.0 {
-            *known = (true, Arc::clone(&task.comm));
-        }
+    /// A process that runs another program has that one's name.
+    fn learn(&mut self, task: &Task, ns: u64) {
+        let name = (task.tid == task.tgid, Arc::clone(&task.comm));
+        let names = self.names.entry(task.tgid).or_default();
+        *names.entry(name).or_default() += ns;
     }
 
     /// Names of processes by their IDs.
     pub(super) fn names(&self) -> HashMap<u32, Arc<str>> {
-        let name = |(tgid, (is_first, name)): (&u32, &(bool, Arc<str>))| {
+        let name = |(tgid, names): (&u32, &HashMap<(bool, Arc<str>), u64>)| {
+            let order = |((is_first, name), ns): &(&(bool, Arc<str>), &u64)| {
+                (*is_first, **ns, Arc::clone(name))
+            };
+            let ((is_first, name), _) = names.iter().max_by_key(order)?;
             // Another thread may have a name of its own.
             let of_process = if *is_first { None } else { comm_of(*tgid) };
-            (*tgid, of_process.unwrap_or_else(|| Arc::clone(name)))
+            Some((*tgid, of_process.unwrap_or_else(|| Arc::clone(name))))
         };
-        self.names.iter().map(name).collect()
+        self.names.iter().filter_map(name).collect()
     }
 
     /// Times in the run queue after waits for something else, whatever these were.
@@ -132,8 +134,8 @@ impl Drafts {
 
     /// `row` is what the sample was made of.
     pub(super) fn add_wait(&mut self, profile: &Profile, sample: &Sample, row: &Row) {
-        self.learn(&sample.task);
         let [ns, queue_ns] = reasons::parts(profile, sample.reason, &sample.values);
+        self.learn(&sample.task, ns + queue_ns);
         self.threads.learn(sample.task.tid, &sample.task.comm);
         if queue_ns > 0 {
             let spot = ((RUN_QUEUE, None), None);
@@ -229,17 +231,20 @@ impl Drafts {
             *part = u64::try_from(ns).unwrap_or(u64::MAX);
         }
         draft.ns = oncpu_ns;
-        let tasks = profile.samples.iter().map(|sample| &sample.task);
-        tasks.for_each(|task| self.learn(task));
+        for sample in &profile.samples {
+            let ns = u128::from(oncpu_ns) * u128::from(sample.total()) / u128::from(all.max(1));
+            self.learn(&sample.task, u64::try_from(ns).unwrap_or(u64::MAX));
+        }
     }
 
     pub(super) fn lines(mut self, found: &Found<'_>) -> Vec<Line> {
         for one in found.queue.culprits.iter().filter(|one| one.tid != 0) {
-            self.learn(&Task {
+            let task = Task {
                 comm: Arc::clone(&one.comm),
                 tgid: one.tgid,
                 tid: one.tid,
-            });
+            };
+            self.learn(&task, one.caused_ns);
         }
         let names = &self.names();
         let (split, threads) = (&self.split, &self.threads);

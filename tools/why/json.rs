@@ -161,7 +161,7 @@ fn culprit(line: &Line, blame: &Blame) -> Value {
             found["function"] = json!(place.as_deref());
             found
         }
-        Culprit::Crowd((comm, _), number) => json!({ "comm": &**comm, "processes": number }),
+        Culprit::Crowd((comm, _), number, _) => json!({ "comm": &**comm, "processes": number }),
         Culprit::Interrupt => json!({ "interrupt": true }),
         Culprit::Nobody => json!({ "open": true }),
         Culprit::Disk(disk, phase) => json!({ "disk": &**disk, "phase": phase.key() }),

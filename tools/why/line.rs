@@ -1,7 +1,7 @@
 //! A line of the account: time of one kind, and who is to blame for it.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use hist::Histogram;
@@ -29,8 +29,8 @@ pub(crate) enum Culprit {
     Unseen,
     /// Requests were in a phase, to a disk.
     Disk(Arc<str>, Phase),
-    /// So many processes of a name ran meanwhile; the first of them.
-    Crowd(Program, usize),
+    /// So many processes of a name ran meanwhile, or ended waits; the first of them, and the function in which they ended most.
+    Crowd(Program, usize, Option<Arc<str>>),
     /// A function used the CPU, in all processes of a name.
     Function(Arc<str>, Arc<str>),
 }
@@ -132,34 +132,46 @@ impl Line {
         Some((culprit, value as f64 / self.blamed.max(1) as f64))
     }
 
+    /// The same as people are told it: many processes of one name are one.
+    pub(crate) fn first_told(&self) -> Option<(Culprit, f64)> {
+        let (first, share) = self.first_blame()?;
+        let told = self.told();
+        let crowd = told.iter().find(|blame| !blame.culprit.is_nameless());
+        let crowd = crowd.filter(|blame| matches!(blame.culprit, Culprit::Crowd(..)));
+        let crowd = crowd.map(|blame| (blame.culprit.clone(), self.share(blame)));
+        let larger = crowd.filter(|(_, of_crowd)| *of_crowd >= share);
+        Some(larger.unwrap_or_else(|| (first.clone(), share)))
+    }
+
     /// Its blames as people are told them: many processes of one name that come first together are one culprit.
     pub(crate) fn told(&self) -> Vec<Blame> {
-        let mut crowds: HashMap<&Arc<str>, Blame> = HashMap::new();
+        let mut crowds: HashMap<&Arc<str>, (Blame, HashSet<u32>)> = HashMap::new();
         // The most comes first.
         for blame in &self.blames {
-            let Culprit::Program((name, tgid), None) = &blame.culprit else {
+            let Culprit::Program((name, tgid), place) = &blame.culprit else {
                 continue;
             };
-            let crowd = crowds.entry(name).or_insert_with(|| Blame {
-                culprit: Culprit::Crowd((Arc::clone(name), *tgid), 0),
-                value: 0,
+            let crowd = crowds.entry(name).or_insert_with(|| {
+                let culprit = Culprit::Crowd((Arc::clone(name), *tgid), 0, place.clone());
+                (Blame { culprit, value: 0 }, HashSet::new())
             });
-            crowd.value += blame.value;
-            if let Culprit::Crowd(_, number) = &mut crowd.culprit {
-                *number += 1;
+            crowd.0.value += blame.value;
+            crowd.1.insert(*tgid);
+            if let Culprit::Crowd(_, number, _) = &mut crowd.0.culprit {
+                *number = crowd.1.len();
             }
         }
         let first = self.blames.first().map_or(0, |blame| blame.value);
         let is_crowd = |blame: &Blame| {
-            matches!(blame.culprit, Culprit::Crowd(_, CROWD..)) && blame.value >= first
+            matches!(blame.culprit, Culprit::Crowd(_, CROWD.., _)) && blame.value >= first
         };
-        crowds.retain(|name, crowd| !name.is_empty() && is_crowd(crowd));
+        crowds.retain(|name, (crowd, _)| !name.is_empty() && is_crowd(crowd));
         let alone = self.blames.iter().filter(|blame| match &blame.culprit {
-            Culprit::Program((name, _), None) => !crowds.contains_key(name),
+            Culprit::Program((name, _), _) => !crowds.contains_key(name),
             _ => true,
         });
         let mut told: Vec<Blame> = alone.cloned().collect();
-        told.extend(crowds.into_values());
+        told.extend(crowds.into_values().map(|(crowd, _)| crowd));
         told.rank_by_key(|blame| {
             let order = (blame.culprit.is_nameless(), Reverse(blame.value));
             (order, blame.culprit.clone())

@@ -12,10 +12,7 @@ const LEAST_BLAME: f64 = 0.05;
 
 /// Words on who is to blame for a line.
 pub(super) fn remarks(account: &Account, line: &Line) -> Vec<String> {
-    let told = match line.kind {
-        RUN_QUEUE => line.told(),
-        _ => line.blames.clone(),
-    };
+    let told = line.told();
     let blames = told.iter().filter(|_| line.is_busy());
     let shares = blames.map(|blame| (blame, line.share(blame)));
     let large = shares.filter(|(_, share)| *share >= LEAST_BLAME);
@@ -67,7 +64,7 @@ fn remark(account: &Account, line: &Line, blame: &Blame, share: f64) -> String {
         (Culprit::Function(..), _) => format!("  {share} {who}"),
         (_, RUN_QUEUE) => format!("  {share} behind {who}"),
         (Culprit::Nobody, _) => format!("  {share} not over"),
-        (Culprit::Program(_, Some(place)), _) => {
+        (Culprit::Program(_, Some(place)) | Culprit::Crowd(_, _, Some(place)), _) => {
             format!("  {share} ended by {who} in {}", function(place))
         }
         (Culprit::Disk(..), _) => format!("  {share} {who}"),

@@ -203,11 +203,11 @@ fn neighbour(account: &Account, line: &Line) -> Vec<String> {
 }
 
 fn waker(account: &Account, line: &Line) -> Vec<String> {
-    let first = line.first_blame();
-    let is_interrupt = |(culprit, _): (&Culprit, f64)| *culprit == Culprit::Interrupt;
+    let first = line.first_told();
+    let is_interrupt = |(culprit, _): &(Culprit, f64)| *culprit == Culprit::Interrupt;
     if let Some((endpoint, share)) = endpoints::connection(line)
         && share >= IS_CULPRIT
-        && first.is_none_or(is_interrupt)
+        && first.as_ref().is_none_or(is_interrupt)
     {
         // No thread is known to have ended it: the other end is all that there is.
         return vec![format!("{:.0}% of that was for {endpoint}", 100.0 * share)];
@@ -218,19 +218,21 @@ fn waker(account: &Account, line: &Line) -> Vec<String> {
         return [nobody].into_iter().chain(endpoint).collect();
     };
     let percent = format!("{:.0}% of that", 100.0 * share);
-    if *culprit == Culprit::Nobody {
+    if culprit == Culprit::Nobody {
         let nobody = format!("{percent} nobody has ended yet");
         return [nobody].into_iter().chain(endpoint).collect();
     }
     if let Culprit::Disk(..) = culprit {
-        let words = format!("{percent} went by {}", who(culprit, account));
+        let words = format!("{percent} went by {}", who(&culprit, account));
         let users = line.users.iter();
         let users = users.flat_map(|users| users.sentence(line));
         return [words].into_iter().chain(endpoint).chain(users).collect();
     }
-    let words = format!("{} ended {percent}", who(culprit, account));
-    let place = match culprit {
-        Culprit::Program(_, Some(place)) => Some(format!("in {}", function(place))),
+    let words = format!("{} ended {percent}", who(&culprit, account));
+    let place = match &culprit {
+        Culprit::Program(_, Some(place)) | Culprit::Crowd(_, _, Some(place)) => {
+            Some(format!("in {}", function(place)))
+        }
         _ => None,
     };
     let many = (share < IS_CULPRIT).then(|| "many ended these waits:".to_owned());
@@ -251,7 +253,7 @@ fn waker(account: &Account, line: &Line) -> Vec<String> {
 pub(crate) fn who(culprit: &Culprit, account: &Account) -> String {
     match culprit {
         Culprit::Program(one, _) => program(one),
-        Culprit::Crowd(first, number) => words::processes(first, *number),
+        Culprit::Crowd(first, number, _) => words::processes(first, *number),
         Culprit::Interrupt => "an interrupt".to_owned(),
         Culprit::Nobody => "nobody yet".to_owned(),
         Culprit::Unseen => "somebody who was not seen".to_owned(),

@@ -144,7 +144,7 @@ fn where_nothing_stands_out_or_nobody_is_to_blame_it_is_said() {
     let blames: Vec<_> = (1..=10).map(|pid| (program("a", pid), 10)).collect();
     let text = said(&account(vec![line("pipe", 90, &blames)]));
     assert!(
-        text.contains("many ended these waits: a 1 ended 10% of that in put"),
+        text.contains("10 processes of a ended 100% of that in put"),
         "{text}"
     );
     let hangs = [(Culprit::Nobody, 9), (program("a", 1), 1)];
