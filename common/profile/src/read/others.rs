@@ -30,7 +30,7 @@ impl Shape {
             }),
             Self::Keys(all) => {
                 let is_json = text.starts_with(b"{") || text.starts_with(b"[");
-                let has = |key: &&str| memmem::find(text, format!("\"{key}\"").as_bytes());
+                let has = |key: &String| memmem::find(text, format!("\"{key}\"").as_bytes());
                 is_json && all.iter().all(|key| has(key).is_some())
             }
             Self::Counted(start, mark) => are_counted(text, start, mark),
@@ -65,7 +65,7 @@ fn are_counted(text: &[u8], start: &str, mark: &str) -> bool {
 }
 
 /// `main<tab>class=warm`
-fn is_attributes(text: &[u8], names: &[&str]) -> bool {
+fn is_attributes(text: &[u8], names: &[String]) -> bool {
     let line = split(text).next().unwrap_or_default();
     let attribute = line.split(|byte| *byte == b'\t').nth(1);
     attribute.is_some_and(|attribute| {
