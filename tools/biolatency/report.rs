@@ -14,7 +14,7 @@ use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::{WIDTH, cut, sentence};
+use profile::text::{WIDTH, cut, sentence, write_lines};
 use profile::units::{self, three_digits};
 use session::cgroups;
 
@@ -105,9 +105,7 @@ impl Report<'_> {
         } else {
             HashMap::new()
         };
-        for line in answer::answer(args, self.interval) {
-            writeln!(out, "{line}")?;
-        }
+        write_lines(answer::answer(args, self.interval), out)?;
         write_classes(self.interval, out)?;
         write_disks(self.names, self.interval, out)?;
         self.write_groups(&paths, out)?;
@@ -150,10 +148,7 @@ fn write_heading(heading: &[String], width: usize, out: &mut impl Write) -> Resu
     // Room for a comma behind each.
     let fit = |part: &String| cut(&terminal(part), width.saturating_sub(1));
     let parts: Vec<String> = heading.iter().map(fit).collect();
-    for line in sentence(&parts, ",", WIDTH) {
-        writeln!(out, "{line}")?;
-    }
-    Ok(())
+    Ok(write_lines(sentence(&parts, ",", WIDTH), out)?)
 }
 
 /// `3,004 reads p50 54.3 us p99 176 us`

@@ -9,6 +9,7 @@ use profile::folded::{self, FoldedOptions};
 use profile::losses::Losses;
 use profile::model::Profile;
 use profile::style::Style;
+use profile::text::write_lines;
 use profile::write::{self, Meta};
 use serde_json::{Map, Value};
 use session::closing;
@@ -142,9 +143,7 @@ fn write_human(
             writeln!(out, "{}", answer::nothing(is_sure))?;
         }
         (false, _) => {
-            for line in answer::lines(&merged, window_ns) {
-                writeln!(out, "{line}")?;
-            }
+            write_lines(answer::lines(&merged, window_ns), out)?;
         }
     }
     if !merged.is_empty() {

@@ -11,7 +11,9 @@ use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::{WIDTH, comm, cut, cut_to_fit, fit, round_percent as percent, sentence};
+use profile::text::{
+    WIDTH, comm, cut, cut_to_fit, fit, round_percent as percent, sentence, write_lines,
+};
 use profile::units;
 
 use crate::lockstat::came_last::{NAMED, came_last};
@@ -110,10 +112,8 @@ fn write_rest(
     let time = units::duration(rest_ns);
     let locks = units::counted(locks, "other locks");
     let begin = format!("{time:>7} in {locks}{each}");
-    for line in sentence(&[begin, format!("(-n {all} shows all)")], "", WIDTH) {
-        writeln!(out, "{line}")?;
-    }
-    Ok(())
+    let lines = sentence(&[begin, format!("(-n {all} shows all)")], "", WIDTH);
+    write_lines(lines, out)
 }
 
 fn locks<'a>(rows: &[&'a LockRow]) -> Table<'a> {

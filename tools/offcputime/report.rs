@@ -12,7 +12,7 @@ use profile::folded::{self, FoldedOptions, Idle, Written};
 use profile::frame::Frame;
 use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
-use profile::text::{WIDTH, sentence};
+use profile::text::{WIDTH, sentence, write_lines};
 use profile::write::Meta;
 use profile::{ends, json, reasons, units};
 use serde_json::{Map, Value, json};
@@ -209,9 +209,7 @@ fn write_human(
     let idle_ns = idle_ns(profile);
     lines.extend(phases(accounting, idle_ns, harvest.estimates.as_ref()));
     lines.extend(quota::describe(profile, &harvest.quotas));
-    for line in lines {
-        writeln!(out, "{line}")?;
-    }
+    write_lines(lines, out)?;
     writeln!(out)?;
     match (profile.samples.is_empty(), accounting.filtered) {
         (false, _) => write_waits(args, profile, out)?,

@@ -10,7 +10,7 @@ use profile::folded::{self, FoldedOptions, Idle};
 use profile::functions::{self, Words};
 use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
-use profile::text::{WIDTH, sentence};
+use profile::text::{WIDTH, sentence, write_lines};
 use profile::write::{Format as FileFormat, Meta, write_moments};
 use profile::{ends, json, units};
 use serde_json::{Map, Value, json};
@@ -190,9 +190,7 @@ fn write_human(
         )],
     };
     writeln!(out)?;
-    for line in sentence(&heading, "", WIDTH) {
-        writeln!(out, "{line}")?;
-    }
+    write_lines(sentence(&heading, "", WIDTH), out)?;
     let options = ListOptions {
         top: TOP_STACKS,
         idle: Idle::Show,
@@ -216,10 +214,7 @@ fn write_nothing(
         Some(_) => writeln!(out, "Nothing: {what} is 0.")?,
         None => writeln!(out, "No {what}.")?,
     }
-    for line in quota::describe(harvest) {
-        writeln!(out, "{line}")?;
-    }
-    Ok(())
+    write_lines(quota::describe(harvest), out)
 }
 
 fn write_sureness(

@@ -7,6 +7,7 @@ use anyhow::Result;
 use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::{quota, quota_account};
 use loader::{iterate, maps};
+use profile::text::write_lines;
 use profile::units;
 use session::next;
 use session::quotas::{self, Account, Names, UsedUp};
@@ -92,10 +93,7 @@ pub(crate) fn write(interval: &Interval, out: &mut impl Write) -> Result<()> {
             units::thread_time(without.sum_ns)
         )?);
     }
-    for line in quotas::describe(who, &interval.quotas) {
-        writeln!(out, "{line}")?;
-    }
-    Ok(())
+    Ok(write_lines(quotas::describe(who, &interval.quotas), out)?)
 }
 
 /// The line of the command that tells what spends it.

@@ -16,7 +16,7 @@ use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::{WIDTH, comm, cut, round_percent};
+use profile::text::{WIDTH, comm, cut, round_percent, write_lines};
 use profile::units;
 use serde_json::{Value, json};
 use session::cgroups;
@@ -66,9 +66,7 @@ pub(crate) fn write_human(args: &Args, interval: &Interval, out: &mut impl Write
     if is_answer {
         quota::write(interval, out)?;
     }
-    for line in answer::answer(interval) {
-        writeln!(out, "{line}")?;
-    }
+    write_lines(answer::answer(interval), out)?;
     if !is_answer {
         quota::write(interval, out)?;
     }

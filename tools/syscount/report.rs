@@ -6,7 +6,7 @@ use std::io::Write;
 use anyhow::{Context, Result};
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::{self, WIDTH, cut, shorten};
+use profile::text::{self, WIDTH, cut, shorten, write_lines};
 use profile::units;
 use serde_json::{Map, Value, json};
 
@@ -61,9 +61,7 @@ fn write_human(
 ) -> Result<()> {
     let is_wait = |row: &&Row| !args.only_failures() && names::is_wait(row.call);
     let (waits, work): (Vec<&Row>, Vec<&Row>) = interval.rows.iter().partition(is_wait);
-    for line in answer::lines(args, interval, &work, &waits) {
-        writeln!(out, "{line}")?;
-    }
+    write_lines(answer::lines(args, interval, &work, &waits), out)?;
     if !work.is_empty() {
         writeln!(out)?;
     }

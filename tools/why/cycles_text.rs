@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use profile::escape::terminal;
 use profile::style::Style;
 use profile::table::{Column, Table};
-use profile::text::{WIDTH, columns, comm, cut, cut_start, sentence};
+use profile::text::{WIDTH, columns, comm, cut, cut_start, sentence, write_lines};
 use profile::units;
 
 use host::clock::wall_clock;
@@ -41,13 +41,9 @@ pub(super) fn write(cycles: &Cycles, style: Style, out: &mut impl Write) -> io::
         writeln!(out, "{}", sentence(&words, "", WIDTH).join("\n"))?;
         return write_part(cycles, out);
     };
-    for line in of_home(cycles, first) {
-        writeln!(out, "{line}")?;
-    }
+    write_lines(of_home(cycles, first), out)?;
     write_part(cycles, out)?;
-    for line in compared(cycles) {
-        writeln!(out, "{line}")?;
-    }
+    write_lines(compared(cycles), out)?;
     table(cycles).write(WIDTH, style, out)?;
     writeln!(out, "the longest of all:")?;
     for one in &cycles.exemplars {
@@ -56,9 +52,7 @@ pub(super) fn write(cycles: &Cycles, style: Style, out: &mut impl Write) -> io::
         }
     }
     for home in others.iter().take(TOP_HOMES) {
-        for line in beside(cycles, home) {
-            writeln!(out, "{line}")?;
-        }
+        write_lines(beside(cycles, home), out)?;
     }
     let more = others.len().saturating_sub(TOP_HOMES);
     if more > 0 {

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use profile::folded::{self, FoldedOptions, Idle};
 use profile::model::Profile;
 use profile::style::Style;
+use profile::text::write_lines;
 use profile::write::Meta;
 use session::closing::{self, Closing};
 use session::output::Format;
@@ -118,9 +119,7 @@ impl Report<'_> {
     }
 
     fn write_human(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
-        for line in &self.answer {
-            writeln!(out, "{line}")?;
-        }
+        write_lines(&self.answer, out)?;
         writeln!(out)?;
         table(self.args, self.account).write(style, out)?;
         if let Some(cycles) = &self.account.cycles {

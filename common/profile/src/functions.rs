@@ -11,7 +11,7 @@ use crate::recording::Recording;
 use crate::shares::Shares;
 use crate::statistics::{is_enough, widest_margin};
 use crate::style::Style;
-use crate::text::{columns, cut, cut_name, percent, say_of};
+use crate::text::{columns, cut, cut_name, percent, say_of, write_lines};
 use crate::units;
 
 /// Rows for functions of the program that have nothing themselves, where others have less than a hundredth.
@@ -53,13 +53,9 @@ pub fn write(
         samples: found.count,
     };
     if let Some(first) = found.entries.first() {
-        for line in answer(profile, first, &shares, words, width) {
-            writeln!(out, "{line}")?;
-        }
+        write_lines(answer(profile, first, &shares, words, width), out)?;
     }
-    for line in words.below {
-        writeln!(out, "{line}")?;
-    }
+    write_lines(words.below, out)?;
     if is_sampled && !is_enough(found.count) {
         warn(found.count, out)?;
     }

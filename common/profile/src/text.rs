@@ -1,8 +1,24 @@
 //! Shares, and text cut to fit into columns of a terminal, of which a character takes none, one or two.
 
+use std::fmt::Display;
+use std::io::{self, Write};
+
 use unicode_width::UnicodeWidthChar;
 
 use crate::escape::terminal;
+
+/// Writes texts, each on a line.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write_lines(
+    lines: impl IntoIterator<Item: Display>,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut lines = lines.into_iter();
+    lines.try_for_each(|line| writeln!(out, "{line}"))
+}
 
 /// A share with one decimal; of nothing it is 0.
 pub(crate) fn percent(part: u64, whole: u64) -> String {

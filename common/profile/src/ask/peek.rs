@@ -9,7 +9,7 @@ use crate::recording::{FrameKey, Map, NameId, Recording, Row};
 use crate::shares::{Shares, counted};
 use crate::style::Style;
 use crate::table::{Column, Table};
-use crate::text::{cut, percent, say_of};
+use crate::text::{cut, percent, say_of, write_lines};
 use crate::units;
 
 /// A function with its neighbours; values by name, largest first.
@@ -134,9 +134,7 @@ pub fn write(
     options: &PeekOptions,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    for line in answer(recording, peeked, options.width) {
-        writeln!(out, "{line}")?;
-    }
+    write_lines(answer(recording, peeked, options.width), out)?;
     let shown = &peeked[..peeked.len().min(options.rows)];
     write_tables(recording, shown, options, out)?;
     match peeked.len() - shown.len() {

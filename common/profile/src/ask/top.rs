@@ -9,7 +9,7 @@ use crate::shares::{Shares, counted};
 use crate::statistics::{is_enough, widest_margin};
 use crate::style::Style;
 use crate::table::{Column, Table};
-use crate::text::{columns, cut, cut_name, cut_start, percent, say_of};
+use crate::text::{columns, cut, cut_name, cut_start, percent, say_of, write_lines};
 use crate::units;
 
 /// Samples without a frame, and frames of no module, by what is counted.
@@ -295,9 +295,8 @@ pub fn write(
     let Some(first) = found.entries.first() else {
         return writeln!(out, "Nothing is in it.");
     };
-    for line in answer(first, by, options, &shares, &counted(recording)) {
-        writeln!(out, "{line}")?;
-    }
+    let lines = answer(first, by, options, &shares, &counted(recording));
+    write_lines(lines, out)?;
     if shares.is_sampled && found.count > 0 && !is_enough(found.count) {
         let margin = 100.0 * widest_margin(found.count);
         let samples = units::counted(found.count, "samples");

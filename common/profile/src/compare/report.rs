@@ -8,7 +8,7 @@ use super::{Judged, Verdict};
 use crate::escape::terminal;
 use crate::style::Style;
 use crate::table::{Column, Table};
-use crate::text::{cut, cut_to_fit, sentence};
+use crate::text::{cut, cut_to_fit, sentence, write_lines};
 use crate::tree::Side;
 use crate::units;
 
@@ -163,9 +163,8 @@ pub fn write(
         let names = names.map(|name| cut(&terminal(name), options.width / 2));
         list("inlined in one, called in the other", names, options, out)?;
     }
-    for line in sentence(&limits(diff, shown.len()), ";", options.width) {
-        writeln!(out, "{line}")?;
-    }
+    let lines = sentence(&limits(diff, shown.len()), ";", options.width);
+    write_lines(lines, out)?;
     writeln!(out, "{}", diff.scale.sentence(&diff.whole, units))
 }
 
@@ -283,8 +282,5 @@ fn list(
     if let Some(first) = parts.first_mut() {
         *first = format!("{words}: {first}");
     }
-    for line in sentence(&parts, ",", options.width) {
-        writeln!(out, "{line}")?;
-    }
-    Ok(())
+    write_lines(sentence(&parts, ",", options.width), out)
 }
