@@ -26,11 +26,11 @@ pub(crate) fn stack(id: u64) -> Arc<[Frame]> {
 
 pub(crate) fn task(rng: &mut Rng) -> Task {
     let tgid = rng.u32(1..9);
-    Task {
-        comm: format!("thread{}", rng.u32(0..3)).into(),
+    Task::new(
+        format!("thread{}", rng.u32(0..3)),
         tgid,
-        tid: tgid + rng.u32(0..3),
-    }
+        tgid + rng.u32(0..3),
+    )
 }
 
 /// JSON but for the cost of the run, which is never the same.

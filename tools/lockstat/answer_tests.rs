@@ -10,11 +10,7 @@ use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Meanwhile
 use crate::narrow::{COMMS, LONG_NS, assert_narrow};
 
 fn task(tgid: u32, tid: u32) -> Task {
-    Task {
-        comm: "app".into(),
-        tgid,
-        tid,
-    }
+    Task::new("app", tgid, tid)
 }
 
 /// A lock that threads waited for.

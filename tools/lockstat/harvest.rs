@@ -178,11 +178,7 @@ fn row(identity: Identity, confidence: u8, sum: &lock_sum) -> LockRow {
 
 fn waiter(key: &waiter_key, value: &waiter_value) -> Waiter {
     Waiter {
-        task: Task {
-            comm: comm_text(&key.comm),
-            tgid: key.tgid,
-            tid: key.tid,
-        },
+        task: Task::new(comm_text(&key.comm), key.tgid, key.tid),
         caller: None,
         in_interrupt: false,
         is_shared: key.mode != 0,
@@ -205,11 +201,7 @@ fn holder(key: &holder_key, value: &holder_value) -> Holder {
         HolderKind::Owner | HolderKind::Reader => value.states,
     };
     Holder {
-        task: Task {
-            comm: comm_text(&value.comm),
-            tgid: key.tgid,
-            tid: key.tid,
-        },
+        task: Task::new(comm_text(&value.comm), key.tgid, key.tid),
         kind,
         waits: value.waits,
         caused_ns: value.caused_ns,

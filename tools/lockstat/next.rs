@@ -86,11 +86,7 @@ mod tests {
             let mut hung = row(500);
             (hung.identity.side, hung.identity.class) = (side, class);
             hung.open = 1;
-            let task = Task {
-                comm: "app".into(),
-                tgid: 7,
-                tid: 8,
-            };
+            let task = Task::new("app", 7, 8);
             hung.waiters = vec![waiter(task, 500)];
             next(&Args::parse_from(["lockstat"]), &[hung], 1_000, |_| true)
         };

@@ -338,11 +338,7 @@ pub(crate) mod tests {
     /// Threads 8, 9 and so on, which came last so often.
     pub(crate) fn arrivals(times: &[u64]) -> Vec<Arrival> {
         let of = |(tid, times): (u32, &u64)| Arrival {
-            task: Task {
-                comm: "team".into(),
-                tgid: 7,
-                tid,
-            },
+            task: Task::new("team", 7, tid),
             times: *times,
             caused_ns: 10 * times,
             caller: Some("work".into()),

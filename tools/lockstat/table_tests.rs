@@ -9,11 +9,7 @@ use crate::lockstat::table::{Look, write};
 use crate::narrow::{COMMS, LONG_NS, MANY, assert_narrow};
 
 fn task(comm: &str, tid: u32) -> Task {
-    Task {
-        comm: comm.into(),
-        tgid: 100,
-        tid,
-    }
+    Task::new(comm, 100, tid)
 }
 
 fn waiter(tid: u32, caller: &str, total_ns: u64) -> Waiter {

@@ -76,11 +76,7 @@ fn name(sample: &mut Sample, waiter: &Waiter, stacks: &mut StackTable) {
         sample.user = stacks.user_names(waiter.user);
         return;
     }
-    sample.task = Task {
-        comm: INTERRUPT.into(),
-        tgid: 0,
-        tid: 0,
-    };
+    sample.task = Task::new(INTERRUPT, 0, 0);
     sample.user_end = None;
     if let Some(part) = interrupt_part(&sample.kernel) {
         sample.kernel = part.into();

@@ -8,11 +8,7 @@ use crate::offcputime::report::VALUES;
 
 fn sample(comm: &str, tgid: u32, tid: u32, reason: &'static str, ms: u64) -> Sample {
     Sample {
-        task: Task {
-            comm: comm.into(),
-            tgid,
-            tid,
-        },
+        task: Task::new(comm, tgid, tid),
         reason: Some(reason),
         count: 1,
         values: vec![ms * 1_000_000],

@@ -11,11 +11,7 @@ const MS: u64 = 1_000_000;
 /// A wait of a thread in a call, at a depth, for some time in as many pieces.
 fn row(tid: u32, call: libc::c_long, user: u64, ns: u64, count: u64) -> Row {
     Row {
-        task: Task {
-            comm: "a".into(),
-            tgid: 1,
-            tid,
-        },
+        task: Task::new("a", 1, tid),
         wait: Wait {
             syscall: call.try_into().expect("a small number"),
             ..Wait::default()

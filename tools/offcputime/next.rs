@@ -121,11 +121,7 @@ mod tests {
 
     fn sample(tgid: u32, reason: &'static str, ns: u64, idle: bool) -> Sample {
         Sample {
-            task: Task {
-                comm: "a".into(),
-                tgid,
-                tid: tgid,
-            },
+            task: Task::new("a", tgid, tgid),
             reason: Some(reason),
             idle,
             count: 1,
@@ -225,11 +221,7 @@ mod tests {
         let args = Args::parse_from(["offcputime", "--waker"]);
         assert_eq!(line(&args, &waits, 0), "pressure 5 1", "interrupts alone");
         waits[1].waker = Some(Arc::new(Waker {
-            task: Some(Task {
-                comm: "b".into(),
-                tgid: 77,
-                tid: 78,
-            }),
+            task: Some(Task::new("b", 77, 78)),
             user: [].into(),
             user_end: None,
             kernel: [].into(),

@@ -72,11 +72,7 @@ fn no_line_is_too_long_whatever_the_names_are() {
     harvest.open = MANY;
     let samples = reasons::WORDS.iter().flat_map(|reason| {
         COMMS.map(|comm| Sample {
-            task: Task {
-                comm: comm.into(),
-                tgid: 4_194_304,
-                tid: 4_194_303,
-            },
+            task: Task::new(comm, 4_194_304, 4_194_303),
             reason: Some(reason),
             idle: *reason == "poll",
             count: MANY,
@@ -150,11 +146,7 @@ fn a_quota_that_threads_lacked_is_named_behind_their_answer() {
 /// A process's wait, with its time blocked and in the run queue, ns.
 fn sample_of(reason: &'static str, values: [u64; 2], idle: bool) -> Sample {
     Sample {
-        task: Task {
-            comm: "app".into(),
-            tgid: 7,
-            tid: 7,
-        },
+        task: Task::new("app", 7, 7),
         reason: Some(reason),
         user: [].into(),
         user_end: None,

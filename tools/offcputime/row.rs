@@ -88,11 +88,7 @@ pub(crate) fn row_of(key: &offcputime_key, known: &KnownStacks) -> Row {
         _ => key.user_stack,
     };
     Row {
-        task: Task {
-            comm: comm_text(&key.comm),
-            tgid: key.tgid,
-            tid: key.tid,
-        },
+        task: Task::new(comm_text(&key.comm), key.tgid, key.tid),
         wait: wait(key.call, key.wait_flags),
         endpoint: key.call.endpoint,
         user,
@@ -110,11 +106,7 @@ pub(crate) fn row_of(key: &offcputime_key, known: &KnownStacks) -> Row {
 /// A wait that the window's end cuts.
 pub(crate) fn open_row(open: &open_phase, (user, kernel): (u64, u64), lengths: Lengths) -> Row {
     Row {
-        task: Task {
-            comm: comm_text(&open.comm),
-            tgid: open.tgid,
-            tid: open.tid,
-        },
+        task: Task::new(comm_text(&open.comm), open.tgid, open.tid),
         wait: wait(open.call, open.wait_flags),
         endpoint: open.call.endpoint,
         user,

@@ -207,11 +207,7 @@ mod tests {
 
     fn sample(comm: &str, tgid: u32, tid: u32, value: u64) -> Sample {
         Sample {
-            task: Task {
-                comm: comm.into(),
-                tgid,
-                tid,
-            },
+            task: Task::new(comm, tgid, tid),
             count: value,
             values: vec![value],
             ..Sample::default()

@@ -191,11 +191,7 @@ pub(crate) fn progress(skel: &ProfileSkel<'_>, stacks: &StackTable) -> Result<St
 pub(crate) fn rows(skel: &ProfileSkel<'_>) -> Result<Vec<Row>> {
     let entries = maps::entries::<profile_key, profile_value>(&skel.maps.counts)?;
     let rows = entries.iter().map(|(key, value)| Row {
-        task: Task {
-            comm: comm_text(&key.comm),
-            tgid: key.tgid,
-            tid: key.tid,
-        },
+        task: Task::new(comm_text(&key.comm), key.tgid, key.tid),
         user: key.user_stack,
         kernel: key.kernel_stack,
         samples: value.samples,

@@ -141,11 +141,7 @@ impl Moments {
             .or_insert(self.rows.len());
         if *number == self.rows.len() {
             self.rows.push(Row {
-                task: Task {
-                    comm: comm_text(&key.comm),
-                    tgid: key.tgid,
-                    tid: key.tid,
-                },
+                task: Task::new(comm_text(&key.comm), key.tgid, key.tid),
                 user,
                 kernel,
                 samples: 0,

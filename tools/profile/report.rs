@@ -346,11 +346,7 @@ mod tests {
         };
         let samples = COMMS.iter().flat_map(|comm| {
             PATHS.map(|path| Sample {
-                task: Task {
-                    comm: (*comm).into(),
-                    tgid: 4_194_304,
-                    tid: 4_194_303,
-                },
+                task: Task::new(*comm, 4_194_304, 4_194_303),
                 user: [frame(path, path), frame(comm, comm)].into(),
                 count: MANY,
                 values: vec![MANY],

@@ -163,11 +163,7 @@ mod tests {
 
     fn wait(process: u32, reason: &'static str, idle: bool, s: [u64; 2]) -> Sample {
         Sample {
-            task: Task {
-                comm: format!("p{process}").into(),
-                tgid: FIRST + process,
-                tid: FIRST + process,
-            },
+            task: Task::new(format!("p{process}"), FIRST + process, FIRST + process),
             reason: Some(reason),
             idle,
             count: 1,

@@ -239,11 +239,7 @@ impl Drafts {
 
     pub(super) fn lines(mut self, found: &Found<'_>) -> Vec<Line> {
         for one in found.queue.culprits.iter().filter(|one| one.tid != 0) {
-            let task = Task {
-                comm: Arc::clone(&one.comm),
-                tgid: one.tgid,
-                tid: one.tid,
-            };
+            let task = Task::new(Arc::clone(&one.comm), one.tgid, one.tid);
             self.learn(&task, one.caused_ns);
         }
         let names = &self.names();

@@ -285,11 +285,7 @@ mod tests {
     }
 
     fn task(tid: u32) -> Task {
-        Task {
-            comm: "app".into(),
-            tgid: 1,
-            tid,
-        }
+        Task::new("app", 1, tid)
     }
 
     /// A thread's three waits.

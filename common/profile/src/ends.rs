@@ -104,11 +104,7 @@ mod tests {
 
     fn profile(ends: &[(Option<StackEnd>, u64)]) -> Profile {
         let samples = ends.iter().map(|(end, value)| Sample {
-            task: Task {
-                comm: "x".into(),
-                tgid: 1,
-                tid: 1,
-            },
+            task: Task::new("x", 1, 1),
             user_end: *end,
             count: 1,
             values: vec![*value],

@@ -185,11 +185,7 @@ mod tests {
             line: None,
         };
         Sample {
-            task: Task {
-                comm: "app".into(),
-                tgid: 1,
-                tid: 1,
-            },
+            task: Task::new("app", 1, 1),
             user: program.map(|name| frame(name, FrameKind::User)).into(),
             kernel: [frame("perf_syscall_enter", FrameKind::Kernel)].into(),
             count,

@@ -17,6 +17,14 @@ pub struct Task {
     pub tid: u32,
 }
 
+impl Task {
+    /// A thread of a name, by its process and its own ID.
+    pub fn new(comm: impl Into<Arc<str>>, tgid: u32, tid: u32) -> Self {
+        let comm = comm.into();
+        Self { comm, tgid, tid }
+    }
+}
+
 /// Who made a blocked task runnable, and from where.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Waker {

@@ -68,11 +68,7 @@ mod tests {
 
     #[test]
     fn a_holder_is_looked_at_by_what_it_does() {
-        let holder = |tgid| Task {
-            comm: "a\u{1b}b".into(),
-            tgid,
-            tid: 12,
-        };
+        let holder = |tgid| Task::new("a\u{1b}b", tgid, 12);
         let next = |phase| of_holder(phase, &holder(11), |pid| pid == 11).unwrap();
         assert_eq!(
             next(Phase::Running),

@@ -97,22 +97,14 @@ impl Thread {
     #[cfg(test)]
     pub(crate) fn made_up(comm: &str) -> Self {
         let mut thread = Self::decode(&now_thread::default(), Vec::new());
-        thread.task = Task {
-            comm: comm.into(),
-            tgid: 4_194_304,
-            tid: 4_194_303,
-        };
+        thread.task = Task::new(comm, 4_194_304, 4_194_303);
         thread.wanted = true;
         thread
     }
 
     fn decode(raw: &now_thread, kernel_stack: Vec<u64>) -> Self {
         Self {
-            task: Task {
-                comm: comm_text(&raw.comm),
-                tgid: raw.tgid,
-                tid: raw.tid,
-            },
+            task: Task::new(comm_text(&raw.comm), raw.tgid, raw.tid),
             identity: (raw.task, raw.start_ns),
             space: raw.mm,
             switches: raw.switches,

@@ -4,11 +4,7 @@ use crate::model::{Task, ValueType};
 
 fn headings(tasks: &[(u32, u32)]) -> Vec<String> {
     let samples = tasks.iter().map(|&(tgid, tid)| Sample {
-        task: Task {
-            comm: "cc1".into(),
-            tgid,
-            tid,
-        },
+        task: Task::new("cc1", tgid, tid),
         count: 1,
         values: vec![1],
         ..Sample::default()
@@ -55,11 +51,7 @@ fn processes_of_one_name_stand_together() {
 #[test]
 fn time_in_the_run_queue_is_told_apart() {
     let sample = |reason, idle, values: [u64; 2]| Sample {
-        task: Task {
-            comm: "fio".into(),
-            tgid: 7,
-            tid: 7,
-        },
+        task: Task::new("fio", 7, 7),
         reason: Some(reason),
         user: [].into(),
         user_end: None,

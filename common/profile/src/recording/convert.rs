@@ -134,11 +134,7 @@ impl Recording {
     }
 
     fn task(&self, task: TaskKey) -> Task {
-        Task {
-            comm: self.text(task.comm).into(),
-            tgid: task.pid,
-            tid: task.tid,
-        }
+        Task::new(self.text(task.comm), task.pid, task.tid)
     }
 
     fn frame(&self, key: &FrameKey) -> Frame {
