@@ -234,7 +234,7 @@ fn the_readme_has_a_row_for_each_tool() {
 /// The table by symptom as the README has it.
 fn readme_table() -> String {
     let mut text = String::from("| symptom | command | reading | trap |\n|---|---|---|---|\n");
-    for row in &SYMPTOMS {
+    for row in SYMPTOMS.iter() {
         let cells = [row.symptom, row.command, row.reading, row.trap];
         for (cell, limit) in cells.iter().zip([45, 50, 110, 72]) {
             assert!(
@@ -263,7 +263,7 @@ fn manual_table() -> String {
         line
     };
     let mut text = String::new();
-    for row in &SYMPTOMS {
+    for row in SYMPTOMS.iter() {
         text += &format!(".TP\n.B {}\n", troff(row.symptom));
         if !row.command.is_empty() {
             text += &format!("{}\n.br\n", troff(row.command));

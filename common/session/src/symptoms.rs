@@ -1,6 +1,6 @@
-//! Symptom, command, reading, trap: the one table behind README, `man usekit` and the tools' `next:` lines.
-//!
-//! A test of the documents holds them together. Text is Markdown: what is typed stands between back quotes.
+//! Symptom, command, reading, trap: the table of `symptoms.txt`.
+
+use std::sync::LazyLock;
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +16,20 @@ pub struct Symptom {
 }
 
 impl Symptom {
+    /// `None`: it has not four lines.
+    fn parse(paragraph: &'static str) -> Option<Self> {
+        let lines: Vec<&str> = paragraph.lines().map(str::trim_start).collect();
+        let [symptom, command, reading, trap] = lines[..] else {
+            return None;
+        };
+        Some(Self {
+            symptom,
+            command: command.trim_start_matches('-'),
+            reading,
+            trap,
+        })
+    }
+
     /// Commands of this project in the row, without `sudo`: words, of which the first is the tool.
     pub fn commands(&self) -> impl Iterator<Item = Vec<&'static str>> + use<> {
         let texts = [self.command, self.reading, self.trap];
@@ -55,122 +69,12 @@ pub fn has(command: &str) -> bool {
 }
 
 /// All rows, in the order of the documents.
-pub const SYMPTOMS: [Symptom; 19] = [
-    Symptom {
-        symptom: "No idea, \"it is slow\"",
-        command: "`sudo pressure 2`",
-        reading: "what is short, who loses, who causes it; then its `next:` lines",
-        trap: "victims and culprits are two lists, not pairs",
-    },
-    Symptom {
-        symptom: "A program is slow, and nobody knows which",
-        command: "`sudo why`",
-        reading: "who loses most, all of its time, and who causes it; another: `sudo why -p PID`",
-        trap: "processes of one name are one: `sudo why --all` has all",
-    },
-    Symptom {
-        symptom: "One program is slow",
-        command: "`sudo why -p PID`",
-        reading: "all of its time in one table, who causes the largest part; then its `next:` line",
-        trap: "idleness is no trouble: shares in sentences are without it",
-    },
-    Symptom {
-        symptom: "A service is slow, CPUs are not busy",
-        command: "`sudo offcputime -p PID 30 -o wait.html`",
-        reading: "futex: `sudo lockstat -p PID 10`; block-io: `sudo biolatency -P 5 1`; `sudo offcputime --waker -p PID 10`",
-        trap: "a pool that waits for work is idle, and no trouble",
-    },
-    Symptom {
-        symptom: "A CPU is busy",
-        command: "`sudo profile -p PID 30 -o cpu.html -o cpu.json`",
-        reading: "functions by their own time; `flame top cpu.json`, `flame peek cpu.json FUNCTION`",
-        trap: "shares are of samples: the first line has the CPUs",
-    },
-    Symptom {
-        symptom: "Everything is slow at once, high load",
-        command: "`sudo runqlat 1 10`",
-        reading: "waits, and behind whom: `sudo profile -p PID 10`; one CPU only? `sudo runqlat --by-cpu 5 1`",
-        trap: "load counts threads that wait for disks, too",
-    },
-    Symptom {
-        symptom: "p99 spikes, the average is fine",
-        command: "`sudo runqlat -p PID --slower 10ms 10 1`",
-        reading: "long waits and neighbours; `sudo biolatency --slower 50ms`, `sudo offcputime -m 10000 -p PID 30`",
-        trap: "percentiles are of waits: a request has many",
-    },
-    Symptom {
-        symptom: "Slow in a container with a CPU limit only",
-        command: "`sudo pressure --cgroup PATH 2`",
-        reading: "its CPU quota; which group: `sudo pressure --cgroups 5 1`; where: `sudo offcputime --cgroup PATH 10`",
-        trap: "the machine is idle; PATH is below cgroup v2's mount",
-    },
-    Symptom {
-        symptom: "More threads, no more throughput",
-        command: "`sudo lockstat -p PID -s 3 10`",
-        reading: "the lock, and what its holder does: `sudo profile -p PID 10`, `sudo offcputime -p PID 10`",
-        trap: "8 thread-seconds in 1 s: 8 threads wait; `?`: a guess",
-    },
-    Symptom {
-        symptom: "It hangs",
-        command: "`sudo lockstat --now -p PID`",
-        reading: "who waits for whom, deadlocks, Python's too; nothing there: `sudo offcputime -p PID 5`",
-        trap: "Rust's, Go's and readers' locks name no holder",
-    },
-    Symptom {
-        symptom: "High load, idle CPUs (state D)",
-        command: "`sudo offcputime --state 2 10`",
-        reading: "waits that no signal ends; disks: `sudo biolatency -D 1 10`",
-        trap: "a network file system's waits are no disk's",
-    },
-    Symptom {
-        symptom: "Disk, commits or fsync slow",
-        command: "`sudo biolatency -D 1 10`",
-        reading: "`sudo biolatency -d DISK --phases 5 1`: queue or device; `-P`: whose; `-F`: flushes",
-        trap: "writes may be the kernel's write-back, later",
-    },
-    Symptom {
-        symptom: "Whose I/O it is",
-        command: "`sudo pressure 2`",
-        reading: "culprits; their stacks: `sudo profile -e tracepoint:block:block_bio_queue -p PID 10`",
-        trap: "a loop device's I/O is also its file's",
-    },
-    Symptom {
-        symptom: "Swapping, much memory touched",
-        command: "`sudo pressure --trigger 'memory some 150ms/2s' 5`",
-        reading: "touched: `sudo profile -e page-faults -p PID 10`; read from disk: `-e major-faults`",
-        trap: "nothing is printed until memory is short",
-    },
-    Symptom {
-        symptom: "Slower since the last release",
-        command: "`sudo profile -p PID 30 -o new.json`",
-        reading: "`flame diff old.json new.json -o change.html`; in CI `flame gate old.json new.json`",
-        trap: "all slower alike: `flame diff --absolute old.json new.json`",
-    },
-    Symptom {
-        symptom: "Much system time, or calls that fail",
-        command: "`sudo syscount 10 1`",
-        reading: "errors: `sudo syscount -x 10 1`, `sudo syscount -e ENOENT 10 1`; kernel: `sudo profile -K 10`",
-        trap: "time in a call is waiting, too",
-    },
-    Symptom {
-        symptom: "A build or batch job is slow",
-        command: "`sudo offcputime -- make -j4`",
-        reading: "blocked or waiting for a CPU; on one: `sudo profile -- make -j4`",
-        trap: "a parent's wait for its children is no trouble",
-    },
-    Symptom {
-        symptom: "Frames are numbers (JVM, node, Python)",
-        command: "",
-        reading: "see \"Interpreters and JIT\" in the [guide](docs/guide.md#interpreters-and-jit)",
-        trap: "a container's perf map is in its own `/tmp`",
-    },
-    Symptom {
-        symptom: "The network is slow",
-        command: "`sudo why -p PID 10`",
-        reading: "\"100% for 10.0.0.7:5432\": the other end it waits for; not the network itself: bcc's `tcp*` tools",
-        trap: "which of several sockets an `epoll_wait` is for is not told",
-    },
-];
+pub static SYMPTOMS: LazyLock<Vec<Symptom>> = LazyLock::new(|| {
+    let paragraphs = include_str!("symptoms.txt").split("\n\n");
+    let rows = paragraphs.filter(|paragraph| !paragraph.starts_with('#'));
+    let rows = rows.map(Symptom::parse);
+    rows.collect::<Option<_>>().expect("a test reads the table")
+});
 
 #[cfg(test)]
 mod tests {
