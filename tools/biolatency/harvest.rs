@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use bpf::biolatency::BiolatencySkel;
 use bpf::biolatency::types::{disk, disk_epoch, disk_key, disk_sum, error_key, started, submitter};
 use budget::meter::losses;
-use hist::harvest::{take_groups, wait_for_running_programs};
+use hist::harvest::{take_groups, take_half, wait_for_running_programs};
 use host::clock::monotonic_ns;
 use host::task::comm_text;
 use libbpf_rs::MapCore;
@@ -104,14 +104,13 @@ impl Harvest {
             if key.epoch != epoch {
                 continue;
             }
-            delete(&skel.maps.disk_sums, &key)?;
+            // SAFETY: a plain key is as many initialised bytes.
+            let bytes = unsafe { plain::as_bytes(&key) };
+            skel.maps.disk_sums.delete(bytes).context("clear map")?;
             uses.insert((key.disk, key.dev), add_up(&key, &cpus));
         }
-        for (key, count) in maps::entries::<error_key, u64>(&skel.maps.errors)? {
-            if key.epoch != epoch {
-                continue;
-            }
-            delete(&skel.maps.errors, &key)?;
+        let is_ours = |key: &error_key| key.epoch == epoch;
+        for (key, count) in take_half(&skel.maps.errors, "clear map", is_ours)? {
             if let Some(disk) = uses.get_mut(&(key.disk, key.dev)) {
                 disk.failures.push(Failures {
                     class: key.class as usize,
@@ -178,12 +177,6 @@ fn under_way(args: &Args, skel: &BiolatencySkel<'_>, now_ns: u64) -> Result<Opti
         open.len() as u64,
         open.into_iter().max().unwrap_or(0),
     )))
-}
-
-fn delete<K: plain::Plain>(map: &impl MapCore, key: &K) -> Result<()> {
-    // SAFETY: a plain key is as many initialised bytes.
-    map.delete(unsafe { plain::as_bytes(key) })
-        .context("clear map")
 }
 
 /// Counters of what was not counted.

@@ -5,16 +5,14 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
 use bpf::lockstat::types::{
     holder_key, holder_value, lock_key, lock_sum, waiter_key, waiter_value,
 };
 use hist::Histogram;
+use hist::harvest::take_half;
 use host::task::comm_text;
-use libbpf_rs::MapCore;
-use loader::maps;
-use plain::Plain;
 use profile::model::Task;
 use profile::rank::Rank;
 use stacks::StackTable;
@@ -82,24 +80,29 @@ impl Harvest {
     }
 }
 
+/// Words for an error.
+const CLEAR: &str = "clear table of locks";
+
 /// Locks as the BPF side tells them apart, each with its waiters and holders, heaviest first.
 fn raw_rows(skel: &LockstatSkel<'_>, half: u32) -> Result<Vec<LockRow>> {
-    let sums = take::<lock_key, lock_sum>(&skel.maps.locks, |key| key.epoch == half)?;
+    let maps = &skel.maps;
+    let sums = take_half::<lock_key, lock_sum>(&maps.locks, CLEAR, |key| key.epoch == half)?;
     let mut rows = by_identity(&sums);
-    for (key, count) in take::<lock_key, u64>(&skel.maps.lock_buckets, |key| key.epoch == half)? {
+    let counts = take_half::<lock_key, u64>(&maps.lock_buckets, CLEAR, |key| key.epoch == half)?;
+    for (key, count) in counts {
         if let Some(row) = rows.get_mut(&Identity::from(&key.lock)) {
             row.waits.add(key.bucket as usize, count);
         }
     }
     for (key, value) in
-        take::<waiter_key, waiter_value>(&skel.maps.waiters, |key| key.epoch == half)?
+        take_half::<waiter_key, waiter_value>(&maps.waiters, CLEAR, |key| key.epoch == half)?
     {
         if let Some(row) = rows.get_mut(&Identity::from(&key.lock)) {
             row.waiters.push(waiter(&key, &value));
         }
     }
     for (key, value) in
-        take::<holder_key, holder_value>(&skel.maps.holders, |key| key.epoch == half)?
+        take_half::<holder_key, holder_value>(&maps.holders, CLEAR, |key| key.epoch == half)?
     {
         if let Some(row) = rows.get_mut(&Identity::from(&key.lock)) {
             row.holders.push(holder(&key, &value));
@@ -129,22 +132,6 @@ fn by_identity(sums: &[(lock_key, lock_sum)]) -> HashMap<Identity, LockRow> {
         }
     }
     rows
-}
-
-/// Takes the entries of one half out of a table.
-fn take<K, V>(map: &impl MapCore, is_ours: impl Fn(&K) -> bool) -> Result<Vec<(K, V)>>
-where
-    K: Plain + Default + Clone,
-    V: Plain + Default + Clone,
-{
-    let mut entries = maps::entries::<K, V>(map)?;
-    entries.retain(|(key, _)| is_ours(key));
-    for (key, _) in &entries {
-        // SAFETY: a plain key is as many initialised bytes.
-        map.delete(unsafe { plain::as_bytes(key) })
-            .context("clear table of locks")?;
-    }
-    Ok(entries)
 }
 
 fn row(identity: Identity, confidence: u8, sum: &lock_sum) -> LockRow {

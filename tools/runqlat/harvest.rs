@@ -3,14 +3,14 @@
 use std::mem::size_of;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use bpf::runqlat::RunqlatSkel;
 use bpf::runqlat::types::{
     culprit, culprit_key, gone_name, group_id, open_wait, ready_thread, runqlat_totals,
 };
 use budget::Estimates;
 use budget::meter::losses;
-use hist::harvest::{Group as Waits, take_groups, take_whole};
+use hist::harvest::{Group as Waits, take_groups, take_half, take_whole};
 use host::task::{comm_of, comm_text};
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{MapCore, MapFlags};
@@ -126,11 +126,9 @@ pub(crate) fn waits(
 /// The same of the tasks that were waited behind; the most time first.
 pub(crate) fn culprits(skel: &RunqlatSkel<'_>, epoch: u32) -> Result<Vec<Culprit>> {
     let mut culprits = Vec::new();
-    for (key, value) in maps::entries::<culprit_key, culprit>(&skel.maps.culprits)? {
-        if key.epoch != epoch {
-            continue;
-        }
-        delete(&skel.maps.culprits, &key)?;
+    let is_ours = |key: &culprit_key| key.epoch == epoch;
+    let entries: Vec<(_, culprit)> = take_half(&skel.maps.culprits, "clear map", is_ours)?;
+    for (key, value) in entries {
         culprits.push(Culprit {
             victim: key.victim,
             tgid: value.tgid,
@@ -202,12 +200,6 @@ pub(crate) fn ready(skel: &RunqlatSkel<'_>) -> Result<Vec<Ready>> {
     let mut ready: Vec<Ready> = ready.collect::<Result<_>>()?;
     ready.rank_by_key(|ready| ready.tid);
     Ok(ready)
-}
-
-fn delete<K: plain::Plain>(map: &impl MapCore, key: &K) -> Result<()> {
-    // SAFETY: a plain key is as many initialised bytes.
-    map.delete(unsafe { plain::as_bytes(key) })
-        .context("clear map")
 }
 
 pub(crate) fn totals(skel: &RunqlatSkel<'_>) -> Result<runqlat_totals> {

@@ -4,14 +4,13 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use bpf::syscount::SyscountSkel;
 use bpf::syscount::types::{group_id, group_key, sum_kind, syscount_totals};
 use budget::Bounded;
 use hist::Histogram;
-use hist::harvest::take_groups;
+use hist::harvest::{take_groups, take_half};
 use host::task::comm_text;
-use libbpf_rs::MapCore;
 use loader::counters::Words;
 use loader::maps;
 
@@ -122,13 +121,8 @@ impl Rows {
                 None => homeless += group.histogram.count(),
             }
         }
-        for (key, value) in maps::entries::<group_key, u64>(&skel.maps.sums)? {
-            if key.epoch != epoch {
-                continue;
-            }
-            // SAFETY: a plain key is as many initialised bytes.
-            let bytes = unsafe { plain::as_bytes(&key) };
-            skel.maps.sums.delete(bytes).context("clear map")?;
+        let is_ours = |key: &group_key| key.epoch == epoch;
+        for (key, value) in take_half(&skel.maps.sums, "clear map", is_ours)? {
             match self.row(&key.id) {
                 Some(row) => row.add(key.bucket, value),
                 // Those that returned are told by their latencies.

@@ -4,7 +4,6 @@
 //! more, and reads it at leisure: no latency is counted twice or falls between two reports.
 
 use std::collections::HashMap;
-use std::mem::size_of;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,16 +96,36 @@ pub fn take_groups<I: Plain + Default + Copy>(
         groups.delete(&bytes).context("clear groups")?;
         found.insert(key.id_bytes().to_vec(), group(key.id, &per_cpu));
     }
-    for (key, count) in maps::entries::<Key<I>, u64>(buckets)? {
-        if key.epoch != epoch {
-            continue;
-        }
+    let counts = take_half(buckets, "clear buckets", |key: &Key<I>| key.epoch == epoch)?;
+    for (key, count) in counts {
         if let Some(group) = found.get_mut(key.id_bytes()) {
             group.histogram.add(key.bucket as usize, count);
         }
-        buckets.delete(key.bytes()).context("clear buckets")?;
     }
     Ok(found.into_values().collect())
+}
+
+/// Takes the entries of one half out of a table; `act`: the words for that where it fails.
+///
+/// # Errors
+///
+/// When sizes do not fit the map or the kernel refuses.
+pub fn take_half<K, V>(
+    map: &impl MapCore,
+    act: &'static str,
+    is_ours: impl Fn(&K) -> bool,
+) -> Result<Vec<(K, V)>>
+where
+    K: Plain + Default + Clone,
+    V: Plain + Default + Clone,
+{
+    let mut entries = maps::entries::<K, V>(map)?;
+    entries.retain(|(key, _)| is_ours(key));
+    for (key, _) in &entries {
+        // SAFETY: a plain key is as many initialised bytes.
+        map.delete(unsafe { plain::as_bytes(key) }).context(act)?;
+    }
+    Ok(entries)
 }
 
 fn group<I>(id: I, per_cpu: &[Vec<u8>]) -> Group<I> {
@@ -138,13 +157,9 @@ struct Key<I> {
 unsafe impl<I: Plain> Plain for Key<I> {}
 
 impl<I: Plain> Key<I> {
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: plain, hence as many initialised bytes.
-        unsafe { plain::as_bytes(self) }
-    }
-
     fn id_bytes(&self) -> &[u8] {
-        &self.bytes()[..size_of::<I>()]
+        // SAFETY: plain, hence as many initialised bytes.
+        unsafe { plain::as_bytes(&self.id) }
     }
 }
 
