@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use hist::{Histogram, bucket};
-use host::waits::Wait;
 
 use crate::offcputime::on_cpu::Ran;
-use crate::offcputime::row::Row;
+use crate::offcputime::row::{Row, WaitKey};
 
 /// Most places of one piece that are told apart, and of them by the files and connections that their waits are for.
 const MOST_STEPS: usize = 256;
@@ -34,23 +33,6 @@ impl Spot {
             endpoint: 0,
             ..self
         }
-    }
-}
-
-/// A wait in an order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct WaitKey(i16, u8, u8, u32, u8);
-
-impl From<Wait> for WaitKey {
-    fn from(wait: Wait) -> Self {
-        let Wait {
-            flags,
-            syscall,
-            file_type,
-            futex_op,
-            futex_value,
-        } = wait;
-        Self(syscall, file_type, futex_op, futex_value, flags)
     }
 }
 

@@ -52,16 +52,26 @@ impl Row {
 
     /// Place among the rows of a report: those of equal runs stand in the same order.
     pub(crate) fn place(&self) -> impl Ord + '_ {
+        let wait = WaitKey::from(self.wait);
+        let stacks = (self.user, self.kernel, self.waker);
+        (&self.task, wait, stacks, self.endpoint)
+    }
+}
+
+/// A wait in an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct WaitKey(i16, u8, u8, u32, u8);
+
+impl From<Wait> for WaitKey {
+    fn from(wait: Wait) -> Self {
         let Wait {
             flags,
             syscall,
             file_type,
             futex_op,
             futex_value,
-        } = self.wait;
-        let wait = (syscall, file_type, futex_op, futex_value, flags);
-        let stacks = (self.user, self.kernel, self.waker);
-        (&self.task, wait, stacks, self.endpoint)
+        } = wait;
+        Self(syscall, file_type, futex_op, futex_value, flags)
     }
 }
 

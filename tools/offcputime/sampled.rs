@@ -9,7 +9,6 @@ use profile::model::Task;
 
 use crate::offcputime::details::{DetailSums, Lengths};
 use crate::offcputime::harvest::{Accounting, Estimates, Harvest};
-use crate::offcputime::losses::Lost;
 use crate::offcputime::open::KnownStacks;
 use crate::offcputime::row::Row;
 
@@ -86,9 +85,10 @@ impl Sums {
     /// `totals` are those in the maps, since the start of the run.
     pub(crate) fn add(&mut self, part: &Harvest, totals: Accounting, window: &Window) {
         let weight = window.weight();
-        let now = figures(&part.accounting);
-        let before = figures(&self.before);
-        let seen: Vec<u64> = now.iter().zip(before).map(|(now, old)| now - old).collect();
+        let mut accounting = part.accounting;
+        let now = figures(&mut accounting).into_iter();
+        let before = figures(&mut self.before);
+        let seen: Vec<u64> = now.zip(before).map(|(now, old)| *now - *old).collect();
         for (sum, seen) in self.accounting.iter_mut().zip(&seen) {
             sum.add(*seen, weight);
         }
@@ -172,65 +172,44 @@ impl Sums {
     }
 }
 
-/// Undoes [`figures`], of sums over windows.
+/// Sums over windows in the places of their figures.
 fn accounting_of(sums: [Weighted; FIGURES], threads: u64, scale: f64) -> Accounting {
-    let whole = |sum: Weighted| sum.whole(scale);
-    // However little of it: what was lost is said.
-    let lost = |sum: Weighted| whole(sum).max(u64::from(sum != Weighted::default()));
-    let [
-        lifetime,
-        oncpu,
-        runqueue,
-        blocked,
-        unseen,
-        filtered,
-        filtered_ns,
-        events,
-        rows_full,
-        rows_full_ns,
-        unreported,
-        unreported_ns,
-        out_of_order,
-    ] = sums;
-    Accounting {
+    let mut accounting = Accounting {
         threads,
-        lifetime_ns: whole(lifetime),
-        oncpu_ns: whole(oncpu),
-        runqueue_ns: whole(runqueue),
-        blocked_ns: whole(blocked),
-        unseen_ns: whole(unseen),
-        filtered: whole(filtered),
-        filtered_ns: whole(filtered_ns),
-        events: whole(events),
-        lost: Lost {
-            rows_full: lost(rows_full),
-            rows_full_ns: lost(rows_full_ns),
-            unreported: lost(unreported),
-            unreported_ns: lost(unreported_ns),
-            out_of_order: lost(out_of_order),
-        },
+        ..Accounting::default()
+    };
+    let figures = figures(&mut accounting).into_iter().enumerate();
+    for ((at, figure), sum) in figures.zip(sums) {
+        *figure = sum.whole(scale);
+        // However little of it: what was lost is said.
+        if at >= FIRST_LOST && sum != Weighted::default() {
+            *figure = (*figure).max(1);
+        }
     }
+    accounting
 }
 
 const FIGURES: usize = 13;
+/// What was lost comes last.
+const FIRST_LOST: usize = 8;
 
 /// Figures that are added up over windows.
-fn figures(accounting: &Accounting) -> [u64; FIGURES] {
-    let lost = &accounting.lost;
+fn figures(accounting: &mut Accounting) -> [&mut u64; FIGURES] {
+    let lost = &mut accounting.lost;
     [
-        accounting.lifetime_ns,
-        accounting.oncpu_ns,
-        accounting.runqueue_ns,
-        accounting.blocked_ns,
-        accounting.unseen_ns,
-        accounting.filtered,
-        accounting.filtered_ns,
-        accounting.events,
-        lost.rows_full,
-        lost.rows_full_ns,
-        lost.unreported,
-        lost.unreported_ns,
-        lost.out_of_order,
+        &mut accounting.lifetime_ns,
+        &mut accounting.oncpu_ns,
+        &mut accounting.runqueue_ns,
+        &mut accounting.blocked_ns,
+        &mut accounting.unseen_ns,
+        &mut accounting.filtered,
+        &mut accounting.filtered_ns,
+        &mut accounting.events,
+        &mut lost.rows_full,
+        &mut lost.rows_full_ns,
+        &mut lost.unreported,
+        &mut lost.unreported_ns,
+        &mut lost.out_of_order,
     ]
 }
 
@@ -238,6 +217,7 @@ fn figures(accounting: &Accounting) -> [u64; FIGURES] {
 mod tests {
     use super::*;
     use crate::offcputime::details::Details;
+    use crate::offcputime::losses::Lost;
 
     /// Totals in the maps after so many windows, each with a fifth of the time lost.
     fn after(windows: u64) -> Accounting {
