@@ -30,7 +30,7 @@ use crate::offcputime::harvest::{self, Harvest};
 use crate::offcputime::on_cpu::OnCpu;
 use crate::offcputime::open::{self, Open};
 use crate::offcputime::quota;
-use crate::offcputime::report;
+use crate::offcputime::report::{self, Report};
 use crate::offcputime::sampled::{GATED, Sums};
 use crate::offcputime::told::Waits;
 
@@ -201,7 +201,14 @@ impl Offcputime<'_> {
 
     /// Its part of a balance, without the losses and the cost of other engines.
     pub(crate) fn balance(&self, harvest: &Harvest, profile: &Profile, cost: &Cost) -> Closing {
-        report::closing(self.args, harvest, profile, &self.stacks, (cost, 0))
+        let args = self.args;
+        let report = Report {
+            args,
+            harvest,
+            profile,
+            cost,
+        };
+        report.closing(&self.stacks, 0)
     }
 }
 

@@ -6,6 +6,8 @@ use host::waits::Wait;
 use profile::losses::Losses;
 use profile::model::StackEnd;
 
+use clap::Parser;
+
 use super::*;
 use crate::offcputime::details::{Details, Lengths};
 use crate::offcputime::losses::Lost;
@@ -29,7 +31,13 @@ fn json_of(harvest: &Harvest) -> String {
         samples: samples.collect(),
         duration_ns: harvest.window.ns(),
     };
-    let extra = extra(harvest, &profile, &Cost::default());
+    let report = Report {
+        args: &Args::parse_from(["offcputime"]),
+        harvest,
+        profile: &profile,
+        cost: &Cost::default(),
+    };
+    let extra = report.extra();
     one_window::json_of(&profile, extra)
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use budget::Estimate;
 use budget::cost::Cost;
 use host::procs;
@@ -17,8 +17,7 @@ use profile::write::Meta;
 use profile::{ends, json, reasons, units};
 use serde_json::{Map, Value, json};
 use session::closing::{self, Closing};
-use session::output::Format;
-use session::program;
+use session::output::{Format, write_all};
 use session::quotas::UsedUp;
 use stacks::StackTable;
 
@@ -51,25 +50,20 @@ pub(crate) fn report(
     cost: &Cost,
 ) -> Result<Closing> {
     let is_choice = !args.targets.are_all();
-    let profile = profile_of(args, is_choice, harvest, stacks);
-    let meta = meta(harvest, &profile, stacks, cost);
-    let mut dropped = 0;
-    // Files first: whoever reads stdout may have left.
-    for file in &args.stacks.output {
-        let written = file.write(|mut out| {
-            let rounded = write(args, file.format, harvest, &profile, cost, &meta, &mut out)?;
-            dropped = dropped.max(rounded);
-            Ok(())
-        });
-        program::unless_closed(written, ())?;
-    }
-    if let Some(format) = args.stacks.format(&args.common) {
-        let mut out = io::stdout().lock();
-        let written = write(args, format, harvest, &profile, cost, &meta, &mut out);
-        let written = program::unless_closed(written.context("write to stdout"), 0);
-        dropped = dropped.max(written?);
-    }
-    Ok(closing(args, harvest, &profile, stacks, (cost, dropped)))
+    let report = Report {
+        args,
+        harvest,
+        profile: &profile_of(args, is_choice, harvest, stacks),
+        cost,
+    };
+    let meta = report.meta(stacks);
+    let mut dropped_ns = 0;
+    let format = args.stacks.format(&args.common);
+    write_all(&args.stacks.output, format, |format, mut out| {
+        dropped_ns = dropped_ns.max(report.write(format, &meta, &mut out)?);
+        Ok(())
+    })?;
+    Ok(report.closing(stacks, dropped_ns))
 }
 
 /// Parts of the names of functions that wait for a condition variable.
@@ -151,41 +145,6 @@ pub(crate) fn depth(row: &Row, stacks: &mut StackTable) -> Option<usize> {
     depth.filter(|_| !is_gil(row, stacks))
 }
 
-/// Facts of the run for other programs.
-fn meta(harvest: &Harvest, profile: &Profile, stacks: &StackTable, cost: &Cost) -> Meta {
-    let of_ns = harvest.accounting.lifetime_ns;
-    let mut meta = closing::meta(&harvest.losses, of_ns, cost, harvest.window.duration());
-    meta.comments
-        .extend(ends::describe(profile).map(|ends| ends.to_string()));
-    meta.build_ids = stacks.build_ids();
-    meta
-}
-
-/// Returns the time, ns, that has no line because it rounds to 0 us.
-fn write(
-    args: &Args,
-    format: Format,
-    harvest: &Harvest,
-    profile: &Profile,
-    cost: &Cost,
-    meta: &Meta,
-    out: &mut impl Write,
-) -> Result<u64> {
-    let mut written = Written::default();
-    match format {
-        Format::Human => write_human(args, harvest, profile, out)?,
-        Format::Folded => written = folded::write(profile, &folded_options(args), out)?,
-        Format::Json => {
-            let mut extra = extra(harvest, profile, cost);
-            extra.extend(meta.to_json());
-            json::write(profile, &extra, out)?;
-        }
-        Format::File(format) => profile::write::write(profile, format, meta, out)?,
-    }
-    out.flush()?;
-    Ok(written.dropped)
-}
-
 fn folded_options(args: &Args) -> FoldedOptions {
     FoldedOptions {
         delimiter: args.stacks.delimited,
@@ -198,52 +157,146 @@ fn folded_options(args: &Args) -> FoldedOptions {
     }
 }
 
-fn write_human(
-    args: &Args,
-    harvest: &Harvest,
-    profile: &Profile,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    let accounting = &harvest.accounting;
-    let mut lines = answer(args, profile, accounting);
-    let idle_ns = idle_ns(profile);
-    lines.extend(phases(accounting, idle_ns, harvest.estimates.as_ref()));
-    lines.extend(quota::describe(profile, &harvest.quotas));
-    write_lines(lines, out)?;
-    writeln!(out)?;
-    match (profile.samples.is_empty(), accounting.filtered) {
-        (false, _) => write_waits(args, profile, out)?,
-        (true, 0) => writeln!(out, "No thread waited.")?,
-        (true, n) => {
-            let waits = units::counted(n, "waits");
-            let what = match args.leaving_out() {
-                None => "all were below 1 us (-m 0 shows them)".to_owned(),
-                Some(options) => format!("{options} left out all"),
-            };
-            writeln!(out, "No wait is left of {waits}: {what}.")?;
-        }
-    }
-    let known = (accounting, &harvest.quotas[..]);
-    let next = next::next(args, profile, known, session::next::is_there);
-    writeln!(out, "\n{next}")
+/// What is told of a run.
+pub(crate) struct Report<'a> {
+    pub(crate) args: &'a Args,
+    pub(crate) harvest: &'a Harvest,
+    pub(crate) profile: &'a Profile,
+    pub(crate) cost: &'a Cost,
 }
 
-/// Waits by reason, then by stack.
-fn write_waits(args: &Args, profile: &Profile, out: &mut impl Write) -> io::Result<()> {
-    reasons::write(profile, out)?;
-    writeln!(out)?;
-    let options = ListOptions {
-        top: TOP,
-        idle: args.idle.map_or(Idle::Fold, Idle::from),
-        is_time: true,
-        split: args.split,
-        whole: args.common.verbose,
-        color: args.common.uses_color(),
-    };
-    if options.idle == Idle::Only && !profile.samples.iter().any(|sample| sample.idle) {
-        return writeln!(out, "No thread waited with nothing to do.");
+impl Report<'_> {
+    /// Facts of the run for other programs.
+    fn meta(&self, stacks: &StackTable) -> Meta {
+        let (harvest, of_ns) = (self.harvest, self.harvest.accounting.lifetime_ns);
+        let window = harvest.window.duration();
+        let mut meta = closing::meta(&harvest.losses, of_ns, self.cost, window);
+        meta.comments
+            .extend(ends::describe(self.profile).map(|ends| ends.to_string()));
+        meta.build_ids = stacks.build_ids();
+        meta
     }
-    listing::write(profile, &options, out)
+
+    /// Returns the time, ns, that has no line because it rounds to 0 us.
+    fn write(&self, format: Format, meta: &Meta, out: &mut impl Write) -> Result<u64> {
+        let profile = self.profile;
+        let mut written = Written::default();
+        match format {
+            Format::Human => self.write_human(out)?,
+            Format::Folded => written = folded::write(profile, &folded_options(self.args), out)?,
+            Format::Json => {
+                let mut extra = self.extra();
+                extra.extend(meta.to_json());
+                json::write(profile, &extra, out)?;
+            }
+            Format::File(format) => profile::write::write(profile, format, meta, out)?,
+        }
+        Ok(written.dropped)
+    }
+
+    fn write_human(&self, out: &mut impl Write) -> io::Result<()> {
+        let (args, harvest, profile) = (self.args, self.harvest, self.profile);
+        let accounting = &harvest.accounting;
+        let mut lines = answer(args, profile, accounting);
+        let idle_ns = idle_ns(profile);
+        lines.extend(phases(accounting, idle_ns, harvest.estimates.as_ref()));
+        lines.extend(quota::describe(profile, &harvest.quotas));
+        write_lines(lines, out)?;
+        writeln!(out)?;
+        match (profile.samples.is_empty(), accounting.filtered) {
+            (false, _) => self.write_waits(out)?,
+            (true, 0) => writeln!(out, "No thread waited.")?,
+            (true, n) => {
+                let waits = units::counted(n, "waits");
+                let what = match args.leaving_out() {
+                    None => "all were below 1 us (-m 0 shows them)".to_owned(),
+                    Some(options) => format!("{options} left out all"),
+                };
+                writeln!(out, "No wait is left of {waits}: {what}.")?;
+            }
+        }
+        let known = (accounting, &harvest.quotas[..]);
+        let next = next::next(args, profile, known, session::next::is_there);
+        writeln!(out, "\n{next}")
+    }
+
+    /// Waits by reason, then by stack.
+    fn write_waits(&self, out: &mut impl Write) -> io::Result<()> {
+        let (args, profile) = (self.args, self.profile);
+        reasons::write(profile, out)?;
+        writeln!(out)?;
+        let options = ListOptions {
+            top: TOP,
+            idle: args.idle.map_or(Idle::Fold, Idle::from),
+            is_time: true,
+            split: args.split,
+            whole: args.common.verbose,
+            color: args.common.uses_color(),
+        };
+        if options.idle == Idle::Only && !profile.samples.iter().any(|sample| sample.idle) {
+            return writeln!(out, "No thread waited with nothing to do.");
+        }
+        listing::write(profile, &options, out)
+    }
+
+    fn extra(&self) -> Map<String, Value> {
+        let harvest = self.harvest;
+        let mut extra = Map::new();
+        harvest.window.add_to(&mut extra);
+        extra.insert("user_ends".into(), ends::to_json(self.profile));
+        extra.insert(
+            "accounting".into(),
+            accounting_json(&harvest.accounting, harvest.open),
+        );
+        if let Some(errors) = &harvest.estimates {
+            extra.insert(
+            "estimates".into(),
+            json!({"unit": "ns", "oncpu": errors.oncpu.to_json(), "runqueue": errors.runqueue.to_json(), "blocked": errors.blocked.to_json()}),
+        );
+        }
+        let quotas = harvest.quotas.iter().map(UsedUp::to_json);
+        extra.insert("quotas".into(), quotas.collect());
+        extra.insert("losses".into(), harvest.losses.to_json());
+        extra.insert("cost".into(), self.cost.to_json());
+        extra
+    }
+
+    /// `dropped_ns`: time that has no line because it rounds to 0 us.
+    pub(crate) fn closing(&self, stacks: &StackTable, dropped_ns: u64) -> Closing {
+        let (args, harvest, profile) = (self.args, self.harvest, self.profile);
+        let accounting = &harvest.accounting;
+        let mut notes = Vec::new();
+        if accounting.filtered > 0 {
+            let waits = units::counted(accounting.filtered, "waits");
+            let time = units::duration(accounting.filtered_ns);
+            notes.push(match args.leaving_out() {
+                None => format!("left out below 1 us: {waits}, {time} (-m 0 shows them)"),
+                Some(options) => format!("left out by {options}: {waits}, {time}"),
+            });
+        }
+        if dropped_ns > 0 {
+            let time = units::duration(dropped_ns);
+            notes.push(format!("stacks below half a microsecond: {time}"));
+        }
+        // Somebody on a whole machine runs Go.
+        let is_choice = !args.targets.are_all();
+        if is_choice && profile.samples.iter().any(|one| idle::is_in_go(&one.user)) {
+            let goroutines =
+                "Go: waits of goroutines (channels, sync.Mutex, network) are not shown";
+            notes.push(goroutines.to_owned());
+        }
+        Closing {
+            events: (accounting.events, "switches and wakeups"),
+            stacks: Some(stacks.len()),
+            ends: ends::describe(profile),
+            losses: harvest.losses.clone(),
+            losses_of_ns: accounting.lifetime_ns,
+            check: Some(share_explained(accounting)),
+            cost: *self.cost,
+            notes,
+            details: vec![sum(accounting, harvest.open), stacks.describe_unnamed()],
+        }
+    }
 }
 
 /// Time blocked of threads with nothing to do.
@@ -284,27 +337,6 @@ fn phases(accounting: &Accounting, idle_ns: u64, errors: Option<&Estimates>) -> 
     sentence(&parts, ",", WIDTH)
 }
 
-fn extra(harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<String, Value> {
-    let mut extra = Map::new();
-    harvest.window.add_to(&mut extra);
-    extra.insert("user_ends".into(), ends::to_json(profile));
-    extra.insert(
-        "accounting".into(),
-        accounting_json(&harvest.accounting, harvest.open),
-    );
-    if let Some(errors) = &harvest.estimates {
-        extra.insert(
-            "estimates".into(),
-            json!({"unit": "ns", "oncpu": errors.oncpu.to_json(), "runqueue": errors.runqueue.to_json(), "blocked": errors.blocked.to_json()}),
-        );
-    }
-    let quotas = harvest.quotas.iter().map(UsedUp::to_json);
-    extra.insert("quotas".into(), quotas.collect());
-    extra.insert("losses".into(), harvest.losses.to_json());
-    extra.insert("cost".into(), cost.to_json());
-    extra
-}
-
 fn accounting_json(accounting: &Accounting, open: u64) -> Value {
     json!({
         "threads": accounting.threads,
@@ -317,47 +349,6 @@ fn accounting_json(accounting: &Accounting, open: u64) -> Value {
         "filtered_ns": accounting.filtered_ns,
         "open_at_end": open,
     })
-}
-
-/// `dropped_ns`: time that has no line because it rounds to 0 us.
-pub(crate) fn closing(
-    args: &Args,
-    harvest: &Harvest,
-    profile: &Profile,
-    stacks: &StackTable,
-    (cost, dropped_ns): (&Cost, u64),
-) -> Closing {
-    let accounting = &harvest.accounting;
-    let mut notes = Vec::new();
-    if accounting.filtered > 0 {
-        let waits = units::counted(accounting.filtered, "waits");
-        let time = units::duration(accounting.filtered_ns);
-        notes.push(match args.leaving_out() {
-            None => format!("left out below 1 us: {waits}, {time} (-m 0 shows them)"),
-            Some(options) => format!("left out by {options}: {waits}, {time}"),
-        });
-    }
-    if dropped_ns > 0 {
-        let time = units::duration(dropped_ns);
-        notes.push(format!("stacks below half a microsecond: {time}"));
-    }
-    // Somebody on a whole machine runs Go.
-    let is_choice = !args.targets.are_all();
-    if is_choice && profile.samples.iter().any(|one| idle::is_in_go(&one.user)) {
-        let goroutines = "Go: waits of goroutines (channels, sync.Mutex, network) are not shown";
-        notes.push(goroutines.to_owned());
-    }
-    Closing {
-        events: (accounting.events, "switches and wakeups"),
-        stacks: Some(stacks.len()),
-        ends: ends::describe(profile),
-        losses: harvest.losses.clone(),
-        losses_of_ns: accounting.lifetime_ns,
-        check: Some(share_explained(accounting)),
-        cost: *cost,
-        notes,
-        details: vec![sum(accounting, harvest.open), stacks.describe_unnamed()],
-    }
 }
 
 /// The check: what threads did has to add up to how long they lived.

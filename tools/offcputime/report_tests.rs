@@ -104,7 +104,13 @@ fn no_line_is_too_long_whatever_the_names_are() {
         harvest.estimates = estimates;
         let args = Args::parse_from(options.split_whitespace());
         let mut out = Vec::new();
-        write_human(&args, &harvest, &profile, &mut out).expect("a vector");
+        let report = Report {
+            args: &args,
+            harvest: &harvest,
+            profile: &profile,
+            cost: &Cost::default(),
+        };
+        report.write_human(&mut out).expect("a vector");
         assert_narrow(&String::from_utf8(out).expect("text"));
     }
 }
@@ -176,7 +182,13 @@ fn report_of(options: &str, waits: &[(&'static str, u64, bool)], filtered: u64) 
     });
     let args = Args::parse_from(options.split_whitespace());
     let mut out = Vec::new();
-    write_human(&args, &harvest, &profile, &mut out).expect("a vector");
+    let report = Report {
+        args: &args,
+        harvest: &harvest,
+        profile: &profile,
+        cost: &Cost::default(),
+    };
+    report.write_human(&mut out).expect("a vector");
     String::from_utf8(out).expect("text")
 }
 

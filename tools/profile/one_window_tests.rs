@@ -27,7 +27,13 @@ fn json_of(args: &Args, harvest: &Harvest) -> String {
         samples: samples.collect(),
         duration_ns: harvest.window.ns(),
     };
-    let mut extra = extra(args, harvest, &profile, &Cost::default());
+    let report = Report {
+        args,
+        harvest,
+        profile: &profile,
+        cost: &Cost::default(),
+    };
+    let mut extra = report.extra();
     let events = extra["events"].as_object_mut().expect("an object");
     events.remove("expected");
     one_window::json_of(&profile, extra)

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use budget::cost::Cost;
 use host::clock::Edges;
 use host::task::comm_of;
@@ -16,8 +16,7 @@ use profile::{ends, json, units};
 use serde_json::{Map, Value, json};
 use session::closing::{self, Closing};
 use session::options::terminal_width;
-use session::output::Format;
-use session::program;
+use session::output::{Format, write_all};
 use session::quotas::UsedUp;
 use stacks::StackTable;
 
@@ -39,25 +38,25 @@ pub(crate) fn report(
     stacks: &mut StackTable,
     cost: &Cost,
 ) -> Result<Closing> {
-    let profile = profile_of(args, &harvest.rows, harvest.window, stacks);
+    let report = Report {
+        args,
+        harvest,
+        profile: &profile_of(args, &harvest.rows, harvest.window, stacks),
+        cost,
+    };
     let timed = profile_of(args, &moments.rows, harvest.window, stacks);
-    let meta = meta(args, harvest, &profile, stacks, cost);
-    // Files first: whoever reads stdout may have left.
-    for file in &args.stacks.output {
-        let written = file.write(|mut out| match file.format {
+    let meta = report.meta(stacks);
+    let format = args.stacks.format(&args.common);
+    write_all(&args.stacks.output, format, |format, mut out| {
+        match format {
             Format::File(FileFormat::Perf) => {
-                Ok(write_moments(&timed, &moments.all, &meta, &mut out)?)
+                write_moments(&timed, &moments.all, &meta, &mut out)?;
             }
-            format => write(args, format, harvest, &profile, cost, &meta, &mut out),
-        });
-        program::unless_closed(written, ())?;
-    }
-    if let Some(format) = args.stacks.format(&args.common) {
-        let mut out = io::stdout().lock();
-        let written = write(args, format, harvest, &profile, cost, &meta, &mut out);
-        program::unless_closed(written.context("write to stdout"), ())?;
-    }
-    Ok(closing(harvest, &profile, stacks, cost))
+            format => report.write(format, &meta, &mut out)?,
+        }
+        Ok(())
+    })?;
+    Ok(report.closing(stacks))
 }
 
 pub(crate) fn profile_of(
@@ -88,23 +87,6 @@ pub(crate) fn profile_of(
     }
 }
 
-/// What other programs are told about the run.
-fn meta(
-    args: &Args,
-    harvest: &Harvest,
-    profile: &Profile,
-    stacks: &StackTable,
-    cost: &Cost,
-) -> Meta {
-    let mut meta = closing::meta(&harvest.losses, 0, cost, harvest.window.duration());
-    meta.comments
-        .extend(ends::describe(profile).map(|ends| ends.to_string()));
-    meta.event = args.event.short_name();
-    meta.build_ids = stacks.build_ids();
-    meta.period_ns = answer::period_ns(args).unwrap_or(0);
-    meta
-}
-
 /// Of the values: only whoever chose a weight knows what it measures, so it is named.
 fn unit(args: &Args) -> &'static str {
     match &args.weight {
@@ -112,28 +94,6 @@ fn unit(args: &Args) -> &'static str {
         Some(weight) => format!("{weight} of {}", args.event.short_name()).leak(),
         None => "count",
     }
-}
-
-fn write(
-    args: &Args,
-    format: Format,
-    harvest: &Harvest,
-    profile: &Profile,
-    cost: &Cost,
-    meta: &Meta,
-    out: &mut impl Write,
-) -> Result<()> {
-    match format {
-        Format::Human => write_human(args, harvest, profile, out)?,
-        Format::Folded => drop(folded::write(profile, &folded_options(args), out)?),
-        Format::Json => {
-            let mut extra = extra(args, harvest, profile, cost);
-            extra.extend(meta.to_json());
-            json::write(profile, &extra, out)?;
-        }
-        Format::File(format) => profile::write::write(profile, format, meta, out)?,
-    }
-    Ok(out.flush()?)
 }
 
 fn folded_options(args: &Args) -> FoldedOptions {
@@ -145,126 +105,171 @@ fn folded_options(args: &Args) -> FoldedOptions {
     }
 }
 
-fn write_human(
-    args: &Args,
-    harvest: &Harvest,
-    profile: &Profile,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    let all: u64 = profile.samples.iter().map(Sample::total).sum();
-    let what = answer::values(args, profile);
-    if all == 0 {
-        write_nothing(args, harvest, &what, out)?;
-        writeln!(out, "\n{}", answer::next(args, profile))?;
-        return write_sureness(args, harvest, &what, out);
-    }
-    let before = answer::busy(args, harvest, profile, comm_of);
-    let words = Words {
-        what: &what,
-        before: before.as_deref(),
-        below: &quota::describe(harvest),
-    };
-    // A weight is a sum of what the program chose, and an estimate counts samples several times: those are not independent.
-    let sampled = args.weight.is_none() && harvest.estimates.is_none();
-    functions::write(
-        profile,
-        TOP_FUNCTIONS,
-        terminal_width(),
-        sampled,
-        words,
-        out,
-    )?;
-    let order = if args.common.verbose {
-        ", leaf first"
-    } else {
-        ""
-    };
-    let heading = match args.weight {
-        Some(_) => vec![
-            format!("Heaviest stacks by {what},"),
-            format!("{} in all{order}:", units::count(all)),
-        ],
-        None => vec![format!(
-            "Heaviest stacks of {}{order}:",
-            units::counted(all, &what)
-        )],
-    };
-    writeln!(out)?;
-    write_lines(sentence(&heading, "", WIDTH), out)?;
-    let options = ListOptions {
-        top: TOP_STACKS,
-        idle: Idle::Show,
-        is_time: false,
-        split: false,
-        whole: args.common.verbose,
-        color: args.common.uses_color(),
-    };
-    listing::write(profile, &options, out)?;
-    writeln!(out, "\n{}", answer::next(args, profile))?;
-    write_sureness(args, harvest, &what, out)
+/// What is told of a run.
+struct Report<'a> {
+    args: &'a Args,
+    harvest: &'a Harvest,
+    profile: &'a Profile,
+    cost: &'a Cost,
 }
 
-fn write_nothing(
-    args: &Args,
-    harvest: &Harvest,
-    what: &str,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    match args.weight {
-        Some(_) => writeln!(out, "Nothing: {what} is 0.")?,
-        None => writeln!(out, "No {what}.")?,
+impl Report<'_> {
+    /// What other programs are told about the run.
+    fn meta(&self, stacks: &StackTable) -> Meta {
+        let Harvest { losses, window, .. } = self.harvest;
+        let mut meta = closing::meta(losses, 0, self.cost, window.duration());
+        meta.comments
+            .extend(ends::describe(self.profile).map(|ends| ends.to_string()));
+        meta.event = self.args.event.short_name();
+        meta.build_ids = stacks.build_ids();
+        meta.period_ns = answer::period_ns(self.args).unwrap_or(0);
+        meta
     }
-    write_lines(quota::describe(harvest), out)
-}
 
-fn write_sureness(
-    args: &Args,
-    harvest: &Harvest,
-    what: &str,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    match &harvest.estimates {
-        Some(estimates) => {
-            let line = estimates.describe(what, args.weight.is_some());
-            writeln!(out, "\n{line}")
+    fn write(&self, format: Format, meta: &Meta, out: &mut impl Write) -> Result<()> {
+        let profile = self.profile;
+        match format {
+            Format::Human => self.write_human(out)?,
+            Format::Folded => drop(folded::write(profile, &folded_options(self.args), out)?),
+            Format::Json => {
+                let mut extra = self.extra();
+                extra.extend(meta.to_json());
+                json::write(profile, &extra, out)?;
+            }
+            Format::File(format) => profile::write::write(profile, format, meta, out)?,
         }
-        None => Ok(()),
+        Ok(())
     }
-}
 
-fn extra(args: &Args, harvest: &Harvest, profile: &Profile, cost: &Cost) -> Map<String, Value> {
-    let totals = &harvest.totals;
-    let mut extra = Map::new();
-    harvest.window.add_to(&mut extra);
-    extra.insert("user_ends".into(), ends::to_json(profile));
-    let (key, rate) = match args.rate() {
-        Rate::Hertz(hertz) => ("frequency_hz", hertz),
-        Rate::Every(period) => ("period", period),
-    };
-    extra.insert(key.into(), rate.into());
-    extra.insert(
-        "events".into(),
-        json!({
-            "seen": totals.events,
-            "expected": harvest.expected,
-            "idle": totals.idle,
-            "other_tasks": totals.others,
-            "samples": totals.samples,
-        }),
-    );
-    if let Some(estimates) = &harvest.estimates {
-        let estimates = json!({
-            "samples": estimates.samples.to_json(),
-            "weight": estimates.weight.to_json(),
-            "looked": estimates.looked,
-        });
-        extra.insert("estimates".into(), estimates);
+    fn write_human(&self, out: &mut impl Write) -> io::Result<()> {
+        let (args, harvest, profile) = (self.args, self.harvest, self.profile);
+        let all: u64 = profile.samples.iter().map(Sample::total).sum();
+        let what = answer::values(args, profile);
+        if all == 0 {
+            self.write_nothing(&what, out)?;
+            writeln!(out, "\n{}", answer::next(args, profile))?;
+            return self.write_sureness(&what, out);
+        }
+        let before = answer::busy(args, harvest, profile, comm_of);
+        let words = Words {
+            what: &what,
+            before: before.as_deref(),
+            below: &quota::describe(harvest),
+        };
+        // A weight is a sum of what the program chose, and an estimate counts samples several times: those are not independent.
+        let sampled = args.weight.is_none() && harvest.estimates.is_none();
+        functions::write(
+            profile,
+            TOP_FUNCTIONS,
+            terminal_width(),
+            sampled,
+            words,
+            out,
+        )?;
+        let order = if args.common.verbose {
+            ", leaf first"
+        } else {
+            ""
+        };
+        let heading = match args.weight {
+            Some(_) => vec![
+                format!("Heaviest stacks by {what},"),
+                format!("{} in all{order}:", units::count(all)),
+            ],
+            None => vec![format!(
+                "Heaviest stacks of {}{order}:",
+                units::counted(all, &what)
+            )],
+        };
+        writeln!(out)?;
+        write_lines(sentence(&heading, "", WIDTH), out)?;
+        let options = ListOptions {
+            top: TOP_STACKS,
+            idle: Idle::Show,
+            is_time: false,
+            split: false,
+            whole: args.common.verbose,
+            color: args.common.uses_color(),
+        };
+        listing::write(profile, &options, out)?;
+        writeln!(out, "\n{}", answer::next(args, profile))?;
+        self.write_sureness(&what, out)
     }
-    let quotas = harvest.quotas.iter().map(UsedUp::to_json);
-    extra.insert("quotas".into(), quotas.collect());
-    extra.insert("losses".into(), harvest.losses.to_json());
-    extra.insert("cost".into(), cost.to_json());
-    extra
+
+    fn write_nothing(&self, what: &str, out: &mut impl Write) -> io::Result<()> {
+        match self.args.weight {
+            Some(_) => writeln!(out, "Nothing: {what} is 0.")?,
+            None => writeln!(out, "No {what}.")?,
+        }
+        write_lines(quota::describe(self.harvest), out)
+    }
+
+    fn write_sureness(&self, what: &str, out: &mut impl Write) -> io::Result<()> {
+        match &self.harvest.estimates {
+            Some(estimates) => {
+                let line = estimates.describe(what, self.args.weight.is_some());
+                writeln!(out, "\n{line}")
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn extra(&self) -> Map<String, Value> {
+        let (harvest, totals) = (self.harvest, &self.harvest.totals);
+        let mut extra = Map::new();
+        harvest.window.add_to(&mut extra);
+        extra.insert("user_ends".into(), ends::to_json(self.profile));
+        let (key, rate) = match self.args.rate() {
+            Rate::Hertz(hertz) => ("frequency_hz", hertz),
+            Rate::Every(period) => ("period", period),
+        };
+        extra.insert(key.into(), rate.into());
+        extra.insert(
+            "events".into(),
+            json!({
+                "seen": totals.events,
+                "expected": harvest.expected,
+                "idle": totals.idle,
+                "other_tasks": totals.others,
+                "samples": totals.samples,
+            }),
+        );
+        if let Some(estimates) = &harvest.estimates {
+            let estimates = json!({
+                "samples": estimates.samples.to_json(),
+                "weight": estimates.weight.to_json(),
+                "looked": estimates.looked,
+            });
+            extra.insert("estimates".into(), estimates);
+        }
+        let quotas = harvest.quotas.iter().map(UsedUp::to_json);
+        extra.insert("quotas".into(), quotas.collect());
+        extra.insert("losses".into(), harvest.losses.to_json());
+        extra.insert("cost".into(), self.cost.to_json());
+        extra
+    }
+
+    fn closing(&self, stacks: &StackTable) -> Closing {
+        let harvest = self.harvest;
+        let totals = &harvest.totals;
+        let expected = harvest.expected.filter(|expected| *expected >= FEW_TICKS);
+        let due = expected.map(|expected| ticks_due(totals, expected));
+        let (enough, short): (Vec<_>, Vec<_>) = due.into_iter().partition(|(_, enough)| *enough);
+        let texts = |dues: Vec<(String, bool)>| dues.into_iter().map(|(text, _)| text);
+        Closing {
+            check: None,
+            events: (totals.samples, "samples"),
+            stacks: Some(stacks.len()),
+            ends: ends::describe(self.profile),
+            losses: harvest.losses.clone(),
+            losses_of_ns: 0,
+            cost: *self.cost,
+            notes: texts(short).collect(),
+            details: std::iter::once(stacks.describe_unnamed())
+                .chain(texts(enough))
+                .collect(),
+        }
+    }
 }
 
 /// Of fewer that were due, one that fell just beside the window is a large part.
@@ -285,27 +290,6 @@ fn ticks_due(totals: &Totals, expected: u64) -> (String, bool) {
         units::counted(totals.idle, "times"),
     );
     (text, share >= ENOUGH_TICKS)
-}
-
-fn closing(harvest: &Harvest, profile: &Profile, stacks: &StackTable, cost: &Cost) -> Closing {
-    let totals = &harvest.totals;
-    let expected = harvest.expected.filter(|expected| *expected >= FEW_TICKS);
-    let due = expected.map(|expected| ticks_due(totals, expected));
-    let (enough, short): (Vec<_>, Vec<_>) = due.into_iter().partition(|(_, enough)| *enough);
-    let texts = |dues: Vec<(String, bool)>| dues.into_iter().map(|(text, _)| text);
-    Closing {
-        check: None,
-        events: (totals.samples, "samples"),
-        stacks: Some(stacks.len()),
-        ends: ends::describe(profile),
-        losses: harvest.losses.clone(),
-        losses_of_ns: 0,
-        cost: *cost,
-        notes: texts(short).collect(),
-        details: std::iter::once(stacks.describe_unnamed())
-            .chain(texts(enough))
-            .collect(),
-    }
 }
 
 #[cfg(test)]
@@ -371,7 +355,13 @@ mod tests {
                 duration_ns: LONG_NS,
             };
             let mut out = Vec::new();
-            write_human(&args, &harvest, &profile, &mut out).expect("a vector");
+            let report = Report {
+                args: &args,
+                harvest: &harvest,
+                profile: &profile,
+                cost: &Cost::default(),
+            };
+            report.write_human(&mut out).expect("a vector");
             assert_narrow(&String::from_utf8(out).expect("text"));
         }
     }

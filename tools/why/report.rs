@@ -9,7 +9,7 @@ use profile::style::Style;
 use profile::text::write_lines;
 use profile::write::Meta;
 use session::closing::{self, Closing};
-use session::output::Format;
+use session::output::{Format, write_all};
 use session::program;
 
 use crate::why::account::Account;
@@ -36,13 +36,20 @@ pub(crate) fn report(
         closing,
         answer: answer(args, account),
     };
-    // Files first: whoever reads stdout may have left.
-    for file in &args.stacks.output {
-        let written = file.write(|mut out| report.write(file.format, &mut out));
-        program::unless_closed(written, ())?;
+    // A report for people, unless something else was asked for, or files alone and nobody reads along.
+    let format = match args.stacks.format(&args.common) {
+        _ if args.brief => None,
+        Some(Format::Folded) if !args.stacks.folded => Some(Format::Human),
+        format => format,
+    };
+    write_all(&args.stacks.output, format, |format, mut out| {
+        report.write(format, &mut out)
+    })?;
+    if !args.brief {
+        return Ok(());
     }
-    let mut out = io::stdout().lock();
-    let written = report.write_stdout(&mut out).context("write to stdout");
+    let brief = json::brief(account, &report.answer);
+    let written = writeln!(io::stdout().lock(), "{brief}").context("write to stdout");
     program::unless_closed(written, ())
 }
 
@@ -56,26 +63,6 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// A report for people, unless something else was asked for, or files alone and nobody reads along.
-    fn write_stdout(&self, out: &mut impl Write) -> Result<()> {
-        let Args {
-            stacks,
-            common,
-            brief,
-            ..
-        } = self.args;
-        let format = match stacks.format(common) {
-            _ if *brief => {
-                writeln!(out, "{}", json::brief(self.account, &self.answer))?;
-                None
-            }
-            Some(Format::Folded) if !stacks.folded => Some(Format::Human),
-            format => format,
-        };
-        format.map_or(Ok(()), |format| self.write(format, out))?;
-        Ok(out.flush()?)
-    }
-
     fn write(&self, format: Format, out: &mut impl Write) -> Result<()> {
         let Self { account, wall, .. } = *self;
         match format {

@@ -14,6 +14,8 @@ use profile::write;
 use rustix::fs::{AtFlags, CWD, linkat};
 use tempfile::NamedTempFile;
 
+use crate::program::unless_closed;
+
 /// What a report looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -156,6 +158,27 @@ impl OutputFile {
     fn complaint(&self) -> String {
         format!("write {}", self.path.display())
     }
+}
+
+/// Writes a report into files and then to stdout, if it has a format: whoever reads that may have left, and is no trouble.
+///
+/// # Errors
+///
+/// Those of `write`, and of what is written to.
+pub fn write_all(
+    files: &[OutputFile],
+    format: Option<Format>,
+    mut write: impl FnMut(Format, &mut dyn Write) -> Result<()>,
+) -> Result<()> {
+    for file in files {
+        unless_closed(file.write(|out| write(file.format, out)), ())?;
+    }
+    let Some(format) = format else {
+        return Ok(());
+    };
+    let mut out = io::stdout().lock();
+    let written = write(format, &mut out).and_then(|()| Ok(out.flush()?));
+    unless_closed(written.context("write to stdout"), ())
 }
 
 /// A file to be.
