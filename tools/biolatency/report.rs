@@ -13,6 +13,7 @@ use hist::text;
 use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::style::Style;
+use profile::sums::sums;
 use profile::table::{Column, Table};
 use profile::text::{WIDTH, cut, sentence, write_lines};
 use profile::units::{self, three_digits};
@@ -85,11 +86,9 @@ impl Report<'_> {
         let groups = interval.groups.iter();
         let mut groups: Vec<(Vec<String>, &OfGroup)> =
             groups.map(|group| (heading(&group.whole), group)).collect();
-        let mut sums: HashMap<Vec<String>, u64> = HashMap::new();
-        for (heading, group) in &groups {
-            let ns = group.whole.histogram.sum();
-            *sums.entry(heading.clone()).or_default() += ns;
-        }
+        let times = groups.iter();
+        let times = times.map(|(heading, group)| (heading.clone(), group.whole.histogram.sum()));
+        let sums = sums(times);
         let is_by_name = args.is_by_disk_only();
         let rank = |heading: &Vec<String>| Reverse(if is_by_name { 0 } else { sums[heading] });
         groups.rank_by(|(a, group_a), (b, group_b)| {

@@ -10,6 +10,7 @@ use hist::text::{self as histogram, Unit};
 use profile::escape::terminal;
 use profile::rank::Rank;
 use profile::style::Style;
+use profile::sums::sums;
 use profile::table::{Column, Table};
 use profile::text::{
     WIDTH, comm, cut, cut_to_fit, fit, round_percent as percent, sentence, write_lines,
@@ -191,13 +192,10 @@ const CALLER: usize = WIDTH - INDENT - 12;
 
 /// Who waited, by the first function outside the lock's code.
 fn callers(row: &LockRow) -> String {
-    let mut shares: HashMap<&str, u64> = HashMap::new();
-    for waiter in &row.waiters {
-        if let Some(caller) = &waiter.caller {
-            *shares.entry(caller).or_default() += waiter.total_ns;
-        }
-    }
-    let mut shares: Vec<(&str, u64)> = shares.into_iter().collect();
+    let waiters = row.waiters.iter();
+    let of_callers =
+        waiters.filter_map(|waiter| Some((waiter.caller.as_deref()?, waiter.total_ns)));
+    let mut shares: Vec<(&str, u64)> = sums(of_callers).into_iter().collect();
     shares.rank_by_key(|(caller, ns)| (Reverse(*ns), *caller));
     let named: u64 = shares.iter().take(NAMED).map(|(_, ns)| ns).sum();
     let rest = percent(row.total_ns.saturating_sub(named), row.total_ns);

@@ -1,9 +1,8 @@
 //! The next question about what threads waited for.
 
-use std::collections::HashMap;
-
 use profile::model::{Profile, Sample};
 use profile::reasons::CPU;
+use profile::sums::sums;
 use session::chosen;
 use session::next::{Step, is_plain};
 use session::quotas::UsedUp;
@@ -95,15 +94,12 @@ fn is_database_lock(profile: &Profile, reason: &str, pid: u32) -> bool {
 
 /// The process that ended most of the time of waits for that reason, of those that are looked for.
 fn waker(profile: &Profile, reason: &str, is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
-    let mut times: HashMap<u32, u64> = HashMap::new();
     let waits = profile.samples.iter().filter(|sample| !sample.idle);
-    for sample in waits.filter(|sample| sample.reason == Some(reason)) {
-        let task = sample.waker.as_ref().and_then(|waker| waker.task.as_ref());
-        if let Some(task) = task {
-            let ns = times.entry(task.tgid).or_default();
-            *ns = ns.saturating_add(sample.total());
-        }
-    }
+    let waits = waits.filter(|sample| sample.reason == Some(reason));
+    let times = sums(waits.filter_map(|sample| {
+        let waker = sample.waker.as_ref()?.task.as_ref()?;
+        Some((waker.tgid, sample.total()))
+    }));
     let wanted = times.into_iter().filter(|(pid, _)| is_wanted(*pid));
     let most = wanted.max_by_key(|(pid, ns)| (*ns, *pid));
     most.map(|(pid, _)| pid)

@@ -1,6 +1,6 @@
 //! CPU quotas that threads lacked.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use host::waits::{Reason, Wait};
 use profile::model::Profile;
@@ -12,20 +12,17 @@ use crate::offcputime::row::Row;
 /// Groups whose quota was used up since then, and that processes are in which waited for one; those of the process that waited longest
 /// come first. Where all of them have ended, any group may be theirs, unless they were asked for.
 pub(crate) fn used_up(before: &Quotas, rows: &[Row], is_choice: bool) -> Vec<UsedUp> {
-    let mut waited: BTreeMap<u32, u64> = BTreeMap::new();
-    for row in rows
-        .iter()
-        .filter(|row| row.wait.reason() == Reason::Throttled)
-    {
-        let ns = waited.entry(row.task.tgid).or_default();
-        *ns = ns.saturating_add(row.runqueue_ns);
+    let waited = throttled(rows).map(|row| (row.task.tgid, row.runqueue_ns));
+    let mut victims = quotas::heaviest(waited).peekable();
+    match victims.peek() {
+        Some(_) => before.used_up_by(victims, is_choice),
+        None => Vec::new(),
     }
-    if waited.is_empty() {
-        return Vec::new();
-    }
-    let mut victims: Vec<(u64, u32)> = waited.into_iter().map(|(tgid, ns)| (ns, tgid)).collect();
-    victims.sort_unstable_by(|one, other| other.cmp(one));
-    before.used_up_by(victims.into_iter().map(|(_, tgid)| tgid), is_choice)
+}
+
+fn throttled(rows: &[Row]) -> impl Iterator<Item = &Row> {
+    let rows = rows.iter();
+    rows.filter(|row| row.wait.reason() == Reason::Throttled)
 }
 
 /// Function of the kernel in which threads wait for quota since 6.18, on their way to user space.
@@ -42,10 +39,7 @@ pub(crate) fn reason(wait: Wait, function: &str, lacks: bool) -> Reason {
 
 /// Processes that waited for quota.
 pub(crate) fn lacking(rows: &[Row]) -> HashSet<u32> {
-    let throttled = rows
-        .iter()
-        .filter(|row| row.wait.reason() == Reason::Throttled);
-    throttled.map(|row| row.task.tgid).collect()
+    throttled(rows).map(|row| row.task.tgid).collect()
 }
 
 /// Lines on whose quota it was, if threads waited for one longer than a hundredth of the time.

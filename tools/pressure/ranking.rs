@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use profile::rank::Rank;
+use profile::sums::groups;
 use profile::text::comm;
 use profile::units;
 
@@ -173,11 +174,8 @@ pub(crate) fn folded(ranked: Vec<Ranked<'_>>) -> Vec<Ranked<'_>> {
         let party = ranked.living();
         party.is_some_and(|party| crowds.contains(&*party.comm))
     });
-    let mut lines: HashMap<&str, Vec<Ranked<'_>>> = HashMap::new();
-    for one in many {
-        let name = one.living().map_or("", |party| &*party.comm);
-        lines.entry(name).or_default().push(one);
-    }
+    let named = many.into_iter();
+    let lines = groups(named.map(|one| (one.living().map_or("", |party| &*party.comm), one)));
     folded.extend(lines.into_values().filter_map(Ranked::of_crowd));
     folded.rank_by_key(|ranked| (Reverse(ranked.weight), ranked.name.clone()));
     folded

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use host::perf::online_cpus;
 use profile::model::Profile;
+use profile::sums::sums;
 use profile::text::{comm, round_percent};
 use profile::{events, units};
 use session::chosen;
@@ -94,12 +95,11 @@ impl<'a> Process<'a> {
 
     /// The name of the threads with most.
     fn busiest_name(&self) -> &'a str {
-        let mut sums: HashMap<&str, u64> = HashMap::new();
-        for ((_, name), value) in &self.names {
-            let sum = sums.entry(name).or_default();
-            *sum = sum.saturating_add(*value);
-        }
-        let most = sums.into_iter().max_by_key(|(name, value)| (*value, *name));
+        let names = self.names.iter();
+        let names = sums(names.map(|((_, name), value)| (*name, *value)));
+        let most = names
+            .into_iter()
+            .max_by_key(|(name, value)| (*value, *name));
         most.map_or("", |(name, _)| name)
     }
 }

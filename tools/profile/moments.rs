@@ -11,6 +11,7 @@ use loader::arrivals::Arrivals;
 use loader::section;
 use profile::losses::Losses;
 use profile::model::Task;
+use profile::sums::sums;
 use profile::write::Moment;
 
 use crate::profile::args::Args;
@@ -116,11 +117,9 @@ impl Moments {
     /// Number of samples of each process until `end_ns` that no earlier call has counted; only times of later ones are kept.
     pub(crate) fn count_until(&mut self, end_ns: u64) -> HashMap<u32, u64> {
         self.absorb();
-        let mut counts = HashMap::new();
-        for (_, tgid) in self.later.extract_if(.., |(time_ns, _)| *time_ns <= end_ns) {
-            *counts.entry(tgid).or_default() += 1;
-        }
-        counts
+        let is_over = |(time_ns, _): &mut (u64, u32)| *time_ns <= end_ns;
+        let over = self.later.extract_if(.., is_over);
+        sums(over.map(|(_, tgid)| (tgid, 1)))
     }
 
     /// Those that have come and that no earlier call has taken.

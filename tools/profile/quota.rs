@@ -1,6 +1,5 @@
 //! CPU quotas that held the sampled processes back.
 
-use std::collections::HashMap;
 use std::process;
 
 use session::quotas::{self, Quotas, UsedUp};
@@ -30,14 +29,8 @@ pub(crate) fn used_up(args: &Args, before: &Quotas, rows: &[Row]) -> Vec<UsedUp>
 
 /// Those with most samples first; those asked for that have none; and this one, in whose groups a command begins.
 fn processes(args: &Args, rows: &[Row]) -> Vec<u32> {
-    let mut samples: HashMap<u32, u64> = HashMap::new();
-    for row in rows {
-        let sum = samples.entry(row.task.tgid).or_default();
-        *sum = sum.saturating_add(row.samples);
-    }
-    let mut most: Vec<(u64, u32)> = samples.into_iter().map(|(tgid, n)| (n, tgid)).collect();
-    most.sort_unstable_by(|one, other| other.cmp(one));
-    let seen = most.into_iter().map(|(_, tgid)| tgid).take(MOST);
+    let samples = rows.iter().map(|row| (row.task.tgid, row.samples));
+    let seen = quotas::heaviest(samples).take(MOST);
     let asked = [&args.targets.pids[..], &args.targets.tids].concat();
     let own = (!args.targets.command.is_empty()).then(process::id);
     seen.chain(asked).chain(own).collect()

@@ -11,6 +11,7 @@ use profile::frame::Frame;
 use profile::losses::Losses;
 use profile::model::{Profile, Sample};
 use profile::reasons;
+use profile::sums::sums;
 
 use crate::lockstat::{self, Contended, Lockstat, Side};
 use crate::why::beside::Exact;
@@ -226,21 +227,16 @@ impl Spots {
 
     /// Locks with a large part of all waits in a place.
     fn large(&self) -> HashMap<(Place, usize), u64> {
-        let mut places: HashMap<&Place, u64> = HashMap::new();
-        for ((_, place), all) in &self.all {
-            *places.entry(place).or_default() += all.ns;
-        }
-        let mut sums: HashMap<(Place, usize), u64> = HashMap::new();
-        for ((_, place), locks) in &self.locks {
-            for (number, sum) in locks {
-                *sums.entry((place.clone(), *number)).or_default() += sum.ns;
-            }
-        }
-        sums.retain(|(place, _), ns| {
+        let places = sums(self.all.iter().map(|((_, place), all)| (place, all.ns)));
+        let mut large = sums(self.locks.iter().flat_map(|((_, place), locks)| {
+            let locks = locks.iter();
+            locks.map(|(number, sum)| ((place.clone(), *number), sum.ns))
+        }));
+        large.retain(|(place, _), ns| {
             let all = places.get(place).copied().unwrap_or(0);
             *ns as f64 >= OWN_LINE * all as f64
         });
-        sums
+        large
     }
 }
 

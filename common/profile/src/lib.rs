@@ -27,6 +27,7 @@ pub mod say;
 mod shares;
 pub mod statistics;
 pub mod style;
+pub mod sums;
 pub mod table;
 pub mod text;
 pub mod tree;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use host::procs;
 use profile::escape::terminal;
 use profile::rank::Rank;
+use profile::sums::sums;
 use profile::text::{cut, cut_start};
 use profile::units;
 use serde_json::{Value, json};
@@ -130,6 +131,13 @@ impl Quotas {
         groups.sort_by_key(place);
         groups
     }
+}
+
+/// Processes by what they have in all, the most first.
+pub fn heaviest(parts: impl IntoIterator<Item = (u32, u64)>) -> impl Iterator<Item = u32> {
+    let mut heaviest: Vec<(u32, u64)> = sums(parts).into_iter().collect();
+    heaviest.rank_by_key(|(tgid, sum)| Reverse((*sum, *tgid)));
+    heaviest.into_iter().map(|(tgid, _)| tgid)
 }
 
 /// Names of groups whose accounts are known by their ID, which is their directory's inode number.

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Read;
 
+use profile::sums::groups;
+
 use super::lock::{Holder, Identity, Told, Wait, Waited};
 use super::thread::{Thread, Threads};
 use crate::lockstat::futex::Class;
@@ -49,11 +51,7 @@ impl FileLocks {
     }
 
     fn of(list: Vec<Blocked>) -> Self {
-        let mut by_process: HashMap<Option<u32>, Vec<Blocked>> = HashMap::new();
-        for one in list {
-            by_process.entry(one.tgid).or_default().push(one);
-        }
-        Self(by_process)
+        Self(groups(list.into_iter().map(|one| (one.tgid, one))))
     }
 
     /// The wait of the thread with this index; `None`: it waits for no lock of a file. The list lacks locks that are kept elsewhere (NFS,

@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use profile::sums::groups;
+
 /// Who can end a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Releaser {
@@ -94,15 +96,12 @@ impl<'a> Graph<'a> {
             .map(|edge| edge.waiter)
             .collect();
         loop {
-            let mut live: HashMap<u32, u64> = HashMap::new();
-            for (thread, group) in self.groups.iter().enumerate() {
-                if !stuck.contains(&thread) {
-                    *live.entry(*group).or_default() += 1;
-                }
-            }
+            let groups = self.groups.iter().enumerate();
+            let live = groups.filter(|(thread, _)| !stuck.contains(thread));
+            let live: HashSet<u32> = live.map(|(_, group)| *group).collect();
             let released = |waiter: &usize| match self.by_waiter[waiter].releaser {
                 Releaser::Thread(thread) => !stuck.contains(&thread),
-                Releaser::AnyOf(group) => live.contains_key(&group),
+                Releaser::AnyOf(group) => live.contains(&group),
                 _ => false,
             };
             let released: Vec<usize> = stuck.iter().copied().filter(released).collect();
@@ -117,13 +116,8 @@ impl<'a> Graph<'a> {
 
     /// For each thread: who waits for it directly.
     pub(crate) fn waiters(&self) -> HashMap<usize, Vec<usize>> {
-        let mut waiters: HashMap<usize, Vec<usize>> = HashMap::new();
-        for edge in self.edges {
-            if let Some(next) = self.next(edge.waiter) {
-                waiters.entry(next).or_default().push(edge.waiter);
-            }
-        }
-        waiters
+        let edges = self.edges.iter();
+        groups(edges.filter_map(|edge| Some((self.next(edge.waiter)?, edge.waiter))))
     }
 }
 

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use profile::rank::Rank;
+use profile::sums::groups;
 
 use super::graph::{self, Edge, Graph};
 use super::lock::{Holder, Identity, Wait};
@@ -85,13 +86,13 @@ impl Verdict {
     pub(crate) fn of(snapshot: &Snapshot) -> Self {
         let (threads, waits) = (&snapshot.threads, &snapshot.waits);
         let edges: Vec<Edge> = waits.iter().map(|wait| wait.edge(threads)).collect();
-        let groups: Vec<u32> = threads
+        let processes: Vec<u32> = threads
             .all
             .iter()
             // The dead release nothing; no process has the ID 0.
             .map(|t| if t.is_dead() { 0 } else { t.task.tgid })
             .collect();
-        let graph = Graph::new(&edges, &groups);
+        let graph = Graph::new(&edges, &processes);
         let mut verdict = Self {
             deadlocks: Vec::new(),
             trees: Vec::new(),
@@ -138,12 +139,10 @@ impl Verdict {
     }
 
     fn find_abandoned(&mut self, waits: &[Wait]) {
-        let mut locks: HashMap<&Identity, Vec<usize>> = HashMap::new();
-        for wait in waits {
-            if wait.kind.is_lock() && matches!(wait.holder, Holder::Gone(_)) {
-                locks.entry(&wait.lock).or_default().push(wait.waiter);
-            }
-        }
+        let is_abandoned =
+            |wait: &&Wait| wait.kind.is_lock() && matches!(wait.holder, Holder::Gone(_));
+        let waits_for = waits.iter().filter(is_abandoned);
+        let locks = groups(waits_for.map(|wait| (&wait.lock, wait.waiter)));
         let mut found: Vec<Vec<usize>> = locks.into_values().collect();
         found.sort();
         for members in found {
@@ -159,11 +158,8 @@ impl Verdict {
             .iter()
             .flat_map(|deadlock| deadlock.members.iter().chain(&deadlock.behind).copied())
             .collect();
-        let mut processes: HashMap<u32, Vec<usize>> = HashMap::new();
-        for &thread in stuck.difference(&explained) {
-            let tgid = threads.all[thread].task.tgid;
-            processes.entry(tgid).or_default().push(thread);
-        }
+        let others = stuck.difference(&explained);
+        let processes = groups(others.map(|&thread| (threads.all[thread].task.tgid, thread)));
         let mut found: Vec<Vec<usize>> = processes.into_values().collect();
         found.sort();
         for mut members in found {
