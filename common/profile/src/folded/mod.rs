@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use crate::model::Profile;
+pub(crate) use stack::{MARKS, mark, root_of};
 use stack::{Stack, stack};
 
 /// What to do with the waits of threads that have nothing to do.
@@ -143,7 +144,8 @@ fn merge(profile: &Profile, options: &FoldedOptions) -> BTreeMap<Stack, Vec<u64>
     sums
 }
 
-fn divide(value: u64, divisor: u64) -> u64 {
+/// Rounds half up.
+pub(crate) fn divide(value: u64, divisor: u64) -> u64 {
     let divisor = divisor.max(1);
     value / divisor + u64::from(value % divisor >= divisor.div_ceil(2))
 }

@@ -60,25 +60,39 @@ fn push_waker<'a>(waker: &'a Waker, options: &FoldedOptions, frames: &mut Vec<Co
     });
 }
 
-/// A process that this PID namespace does not show is `comm-?/TID`, as in `stackcollapse-perf.pl`.
 fn root<'a>(task: &'a Task, options: &FoldedOptions) -> Cow<'a, str> {
-    let comm = escape::first_frame(escape::folded(&task.comm));
-    match task.tgid {
-        _ if !options.threads => comm,
-        0 => format!("{comm}-?/{}", task.tid).into(),
-        tgid => format!("{comm}-{tgid}/{}", task.tid).into(),
+    root_of(&task.comm, (task.tgid, task.tid), options.threads)
+}
+
+/// The root frame of a thread, by its name, its process and its ID. A process that this PID namespace does not show is `comm-?/TID`, as
+/// in `stackcollapse-perf.pl`.
+pub(crate) fn root_of(comm: &str, (tgid, tid): (u32, u32), with_ids: bool) -> Cow<'_, str> {
+    let comm = escape::first_frame(escape::folded(comm));
+    match tgid {
+        _ if !with_ids => comm,
+        0 => format!("{comm}-?/{tid}").into(),
+        tgid => format!("{comm}-{tgid}/{tid}").into(),
     }
 }
 
 fn name<'a>(frame: &'a Frame, options: &FoldedOptions) -> Cow<'a, str> {
-    let name = escape::folded(&frame.name);
-    // An inlined kernel function is still the kernel's: palettes colour by it.
-    let mark = match (frame.kind, frame.inlined) {
-        _ if !options.annotate => return name,
-        (FrameKind::Kernel, _) => "_[k]",
-        (_, true) => "_[i]",
-        (FrameKind::Jit, false) => "_[j]",
-        (FrameKind::User | FrameKind::Unknown, false) => return name,
-    };
-    Cow::Owned(format!("{name}{mark}"))
+    let mut name = escape::folded(&frame.name);
+    let mark = mark(frame.kind, frame.inlined);
+    if options.annotate && mark > 0 {
+        name.to_mut().push_str(MARKS[mark]);
+    }
+    name
+}
+
+/// Annotations of frames.
+pub(crate) const MARKS: [&str; 4] = ["", "_[k]", "_[i]", "_[j]"];
+
+/// Index of a frame's in [`MARKS`]. An inlined kernel function is still the kernel's: palettes colour by it.
+pub(crate) fn mark(kind: FrameKind, inlined: bool) -> usize {
+    match (kind, inlined) {
+        (FrameKind::Kernel, _) => 1,
+        (_, true) => 2,
+        (FrameKind::Jit, false) => 3,
+        (FrameKind::User | FrameKind::Unknown, false) => 0,
+    }
 }

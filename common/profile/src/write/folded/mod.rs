@@ -5,14 +5,13 @@ mod sorted;
 use std::io::{self, Write};
 
 use crate::escape;
-use crate::frame::FrameKind;
+use crate::folded::{MARKS, divide, mark, root_of};
 use crate::recording::{Boxes, Cell, NameId, Recording, TaskKey};
 use sorted::Lines;
 
 /// Writes annotated lines, sorted. Times are in microseconds, as in bcc; sums that round to 0 have no line.
 pub(super) fn write(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
     let divisor = if recording.unit() == "ns" { 1000 } else { 1 };
-    let rounded = |sum: u64| sum / divisor + u64::from(divisor > 1 && sum % divisor >= divisor / 2);
     let boxes = Boxes {
         idle: true,
         reason: false,
@@ -28,23 +27,17 @@ pub(super) fn write(recording: &Recording, out: &mut impl Write) -> io::Result<(
         }
         lines.add(&frames, recording.weight(&row));
     }
-    lines.write(rounded, out)
+    lines.write(|sum| divide(sum, divisor), out)
 }
 
 /// The thread's root frame, with IDs where the file that it came from showed them.
 pub(crate) fn root(recording: &Recording, task: TaskKey) -> String {
-    let comm = escape::first_frame(escape::folded(recording.text(task.comm)));
-    match task.pid {
-        _ if !recording.header.shows_threads => comm.into_owned(),
-        0 => format!("{comm}-?/{}", task.tid),
-        pid => format!("{comm}-{pid}/{}", task.tid),
-    }
+    let comm = recording.text(task.comm);
+    root_of(comm, (task.pid, task.tid), recording.header.shows_threads).into_owned()
 }
 
 /// What frames are called in folded text: by name, with each annotation; [`NameId::NONE`] where nobody has asked yet.
 struct Texts(Vec<[NameId; MARKS.len()]>);
-
-const MARKS: [&str; 4] = ["", "_[k]", "_[i]", "_[j]"];
 
 impl Texts {
     fn new(recording: &Recording) -> Self {
@@ -52,12 +45,7 @@ impl Texts {
     }
 
     fn of(&mut self, recording: &Recording, cell: &Cell, lines: &mut Lines) -> NameId {
-        let mark = match (cell.frame.kind, cell.frame.inlined) {
-            (FrameKind::Kernel, _) => 1,
-            (_, true) => 2,
-            (FrameKind::Jit, _) => 3,
-            _ => 0,
-        };
+        let mark = mark(cell.frame.kind, cell.frame.inlined);
         let known = &mut self.0[cell.frame.name.index()][mark];
         if !known.is_some() {
             let text = recording.cell_text(cell);
