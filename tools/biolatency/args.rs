@@ -126,12 +126,6 @@ impl Phase {
     }
 }
 
-/// What newer kernels offer, and what happens without.
-const NEEDS: [Need; 1] = [Need {
-    feature: Feature::BlockAccounting,
-    without: "requests begin where they are inserted or issued, which is when their submitter is looked up",
-}];
-
 impl Args {
     /// What there are histograms of, in the order of a request's life.
     pub(crate) fn measured(&self) -> &'static [Phase] {
@@ -248,7 +242,10 @@ impl Args {
 
 impl Options for Args {
     const NAME: &'static str = "biolatency";
-    const NEEDS: &'static [Need] = &NEEDS;
+    const NEEDS: &'static [Need] = &[Need {
+        feature: Feature::BlockAccounting,
+        without: "requests begin where they are inserted or issued, which is when their submitter is looked up",
+    }];
 
     fn asked(&self) -> Asked<'_> {
         Asked::new(&self.targets, self.every, &self.budget, &self.common)

@@ -198,36 +198,19 @@ pub(crate) enum ExtraClass {
 }
 
 impl ExtraClass {
-    fn includes(self, class: Class) -> bool {
-        match self {
-            Self::Cond => class == Class::Cond,
-            Self::Sem => class == Class::Sem,
-            Self::SysvSem => class == Class::SysvSem,
-            Self::Eventfd => class == Class::Eventfd,
-            Self::Join => class == Class::Join,
-            Self::Barrier => class == Class::Barrier,
-            Self::Park => class == Class::Park,
-            Self::Unknown => class == Class::Unknown,
-            Self::Client | Self::Activity | Self::Timeout => false,
-            Self::All => true,
-        }
-    }
-
-    /// Classes of PostgreSQL's waits for work.
-    fn of_servers(self) -> &'static [postgres::Class] {
-        match self {
-            Self::Client => &[postgres::Class::Client],
-            Self::Activity => &[postgres::Class::Activity],
-            Self::Timeout => &[postgres::Class::Timeout],
-            Self::All => &[
-                postgres::Class::Client,
-                postgres::Class::Activity,
-                postgres::Class::Timeout,
-            ],
-            _ => &[],
-        }
+    /// Looks whether a class of this word is asked for.
+    fn includes(self, word: &str) -> bool {
+        let own = self.to_possible_value();
+        self == Self::All || own.is_some_and(|own| own.get_name() == word)
     }
 }
+
+/// Classes of PostgreSQL's waits for work.
+const OF_SERVERS: [postgres::Class; 3] = [
+    postgres::Class::Client,
+    postgres::Class::Activity,
+    postgres::Class::Timeout,
+];
 
 /// Longest file of rules, bytes.
 const LONGEST_RULES: u64 = 1 << 20;
@@ -246,41 +229,25 @@ fn read_rules(file: &str) -> Result<Rules> {
     Rules::parse(&text).map_err(|mistake| anyhow!("{mistake}"))
 }
 
-/// Features of newer kernels, and what happens without.
-const NEEDS: [Need; 8] = [
-    needs::TASK_STORAGE,
-    needs::SWITCH_STATE,
-    Need {
-        feature: Feature::Contention,
-        without: "kernel locks are not traced",
-    },
-    needs::TASK_REGISTERS,
-    needs::MAPPING_TREE,
-    Need {
-        feature: Feature::TaskOfPid,
-        without: "holders have no stacks, and the one of a program's lock is its waker",
-    },
-    Need {
-        feature: Feature::TaskOfVpid,
-        without: "the holder of a lock in a container is its waker",
-    },
-    Need {
-        feature: Feature::SlabCache,
-        without: "kernel locks in slab memory are named by their first caller",
-    },
-];
-
 impl Args {
     /// Classes of programs' locks that are shown even where threads wait for work.
     pub(crate) fn classes(&self) -> Vec<Class> {
-        let asked = |class: &Class| self.class.iter().any(|extra| extra.includes(*class));
-        Class::FAMILIES.into_iter().filter(asked).collect()
+        let families = Class::FAMILIES.into_iter();
+        families
+            .filter(|class| self.asks_for(class.word()))
+            .collect()
     }
 
     /// The same of PostgreSQL's waits.
     pub(crate) fn server_classes(&self) -> Vec<postgres::Class> {
-        let asked = self.class.iter().flat_map(|extra| extra.of_servers());
-        asked.copied().collect()
+        let classes = OF_SERVERS.into_iter();
+        classes
+            .filter(|class| self.asks_for(class.word()))
+            .collect()
+    }
+
+    fn asks_for(&self, word: &str) -> bool {
+        self.class.iter().any(|extra| extra.includes(word))
     }
 
     /// The user's, then ours.
@@ -344,7 +311,28 @@ impl Args {
 
 impl Options for Args {
     const NAME: &'static str = "lockstat";
-    const NEEDS: &'static [Need] = &NEEDS;
+    const NEEDS: &'static [Need] = &[
+        needs::TASK_STORAGE,
+        needs::SWITCH_STATE,
+        Need {
+            feature: Feature::Contention,
+            without: "kernel locks are not traced",
+        },
+        needs::TASK_REGISTERS,
+        needs::MAPPING_TREE,
+        Need {
+            feature: Feature::TaskOfPid,
+            without: "holders have no stacks, and the one of a program's lock is its waker",
+        },
+        Need {
+            feature: Feature::TaskOfVpid,
+            without: "the holder of a lock in a container is its waker",
+        },
+        Need {
+            feature: Feature::SlabCache,
+            without: "kernel locks in slab memory are named by their first caller",
+        },
+    ];
 
     fn asked(&self) -> Asked<'_> {
         Asked {

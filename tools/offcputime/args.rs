@@ -140,18 +140,6 @@ fn parse_mask(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "not a bit mask; write 0, 1, 2, 3 or 0x82".into())
 }
 
-/// Features of newer kernels, and what happens without.
-const NEEDS: [Need; 5] = [
-    needs::TASK_STORAGE,
-    needs::SWITCH_STATE,
-    needs::TASK_REGISTERS,
-    needs::MAPPING_TREE,
-    Need {
-        feature: Feature::SwitchEnd,
-        without: "user stacks are walked at every switch, also for waits that are not reported",
-    },
-];
-
 impl Args {
     /// Fills the BPF side's constants; an option missing here does not compile.
     pub(crate) fn to_bpf(&self, targets: &Settings, walk_on_exit: bool, rodata: &mut rodata) {
@@ -212,7 +200,16 @@ impl Args {
 
 impl Options for Args {
     const NAME: &'static str = "offcputime";
-    const NEEDS: &'static [Need] = &NEEDS;
+    const NEEDS: &'static [Need] = &[
+        needs::TASK_STORAGE,
+        needs::SWITCH_STATE,
+        needs::TASK_REGISTERS,
+        needs::MAPPING_TREE,
+        Need {
+            feature: Feature::SwitchEnd,
+            without: "user stacks are walked at every switch, also for waits that are not reported",
+        },
+    ];
 
     fn asked(&self) -> Asked<'_> {
         Asked {

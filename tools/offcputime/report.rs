@@ -157,7 +157,7 @@ fn folded_options(args: &Args) -> FoldedOptions {
     }
 }
 
-/// What is told of a run.
+/// A run that is to be told of.
 pub(crate) struct Report<'a> {
     pub(crate) args: &'a Args,
     pub(crate) harvest: &'a Harvest,

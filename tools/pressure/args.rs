@@ -143,36 +143,6 @@ const BRACKETS: [(&str, &str, &str, &str); 5] = [
     ),
 ];
 
-/// What newer kernels offer, and what happens without.
-const NEEDS: [Need; 8] = [
-    needs::TASK_STORAGE,
-    Need {
-        feature: Feature::SpinLock,
-        without: "locks are entries of a hash table: slower; who finds one busy for long goes ahead and is counted",
-    },
-    needs::SWITCH_STATE,
-    Need {
-        feature: Feature::BlockErrors,
-        without: "requests that fail are not counted",
-    },
-    Need {
-        feature: Feature::TaskRegisters,
-        without: "with -s, user registers are taken from the top of the kernel stack",
-    },
-    Need {
-        feature: Feature::MappingTree,
-        without: "with -s, user stacks of processes that are not listed yet are walked by frame pointers",
-    },
-    Need {
-        feature: Feature::SwitchEnd,
-        without: "-s walks user stacks at every switch",
-    },
-    Need {
-        feature: Feature::Psi,
-        without: "SOME, FULL and AVG10 are unknown, and there are no triggers",
-    },
-];
-
 impl Args {
     /// Whose pressure is asked about.
     ///
@@ -212,7 +182,34 @@ impl Args {
 
 impl Options for Args {
     const NAME: &'static str = "pressure";
-    const NEEDS: &'static [Need] = &NEEDS;
+    const NEEDS: &'static [Need] = &[
+        needs::TASK_STORAGE,
+        Need {
+            feature: Feature::SpinLock,
+            without: "locks are entries of a hash table: slower; who finds one busy for long goes ahead and is counted",
+        },
+        needs::SWITCH_STATE,
+        Need {
+            feature: Feature::BlockErrors,
+            without: "requests that fail are not counted",
+        },
+        Need {
+            feature: Feature::TaskRegisters,
+            without: "with -s, user registers are taken from the top of the kernel stack",
+        },
+        Need {
+            feature: Feature::MappingTree,
+            without: "with -s, user stacks of processes that are not listed yet are walked by frame pointers",
+        },
+        Need {
+            feature: Feature::SwitchEnd,
+            without: "-s walks user stacks at every switch",
+        },
+        Need {
+            feature: Feature::Psi,
+            without: "SOME, FULL and AVG10 are unknown, and there are no triggers",
+        },
+    ];
 
     fn asked(&self) -> Asked<'_> {
         let per_trigger = self.trigger.is_some();

@@ -121,16 +121,6 @@ pub(crate) enum Rate {
     Every(u64),
 }
 
-/// Features of newer kernels, and what happens without.
-const NEEDS: [Need; 3] = [
-    needs::TASK_REGISTERS,
-    needs::MAPPING_TREE,
-    Need {
-        feature: Feature::HardwareEvents,
-        without: "-e cycles and its like are refused; time (cpu-clock), software events, tracepoints and uprobes work",
-    },
-];
-
 impl Args {
     /// Tells if somebody wants the time of each sample.
     pub(crate) fn keeps_moments(&self) -> bool {
@@ -214,7 +204,14 @@ impl Args {
 
 impl Options for Args {
     const NAME: &'static str = "profile";
-    const NEEDS: &'static [Need] = &NEEDS;
+    const NEEDS: &'static [Need] = &[
+        needs::TASK_REGISTERS,
+        needs::MAPPING_TREE,
+        Need {
+            feature: Feature::HardwareEvents,
+            without: "-e cycles and its like are refused; time (cpu-clock), software events, tracepoints and uprobes work",
+        },
+    ];
 
     fn asked(&self) -> Asked<'_> {
         Asked {

@@ -69,37 +69,22 @@ const CACHES: &[(&str, u32)] = &[
     ("node", perf::PERF_COUNT_HW_CACHE_NODE),
 ];
 
-const CACHE_OPERATIONS: &[(&str, u32, u32)] = &[
+/// Operations on a cache, by the words for all of them and for those that miss.
+const CACHE_OPERATIONS: &[([&str; 2], u32)] = &[
+    (["loads", "load-misses"], perf::PERF_COUNT_HW_CACHE_OP_READ),
     (
-        "loads",
-        perf::PERF_COUNT_HW_CACHE_OP_READ,
-        perf::PERF_COUNT_HW_CACHE_RESULT_ACCESS,
-    ),
-    (
-        "load-misses",
-        perf::PERF_COUNT_HW_CACHE_OP_READ,
-        perf::PERF_COUNT_HW_CACHE_RESULT_MISS,
-    ),
-    (
-        "stores",
+        ["stores", "store-misses"],
         perf::PERF_COUNT_HW_CACHE_OP_WRITE,
-        perf::PERF_COUNT_HW_CACHE_RESULT_ACCESS,
     ),
     (
-        "store-misses",
-        perf::PERF_COUNT_HW_CACHE_OP_WRITE,
-        perf::PERF_COUNT_HW_CACHE_RESULT_MISS,
-    ),
-    (
-        "prefetches",
+        ["prefetches", "prefetch-misses"],
         perf::PERF_COUNT_HW_CACHE_OP_PREFETCH,
-        perf::PERF_COUNT_HW_CACHE_RESULT_ACCESS,
     ),
-    (
-        "prefetch-misses",
-        perf::PERF_COUNT_HW_CACHE_OP_PREFETCH,
-        perf::PERF_COUNT_HW_CACHE_RESULT_MISS,
-    ),
+];
+
+const CACHE_RESULTS: [u32; 2] = [
+    perf::PERF_COUNT_HW_CACHE_RESULT_ACCESS,
+    perf::PERF_COUNT_HW_CACHE_RESULT_MISS,
 ];
 
 /// Most edits by which a near match may differ.
@@ -156,13 +141,11 @@ fn counter(name: &str) -> Option<Event> {
         else {
             continue;
         };
-        if let Some((_, operation, result)) =
-            CACHE_OPERATIONS.iter().find(|(known, ..)| *known == rest)
-        {
-            return event(
-                perf::PERF_TYPE_HW_CACHE,
-                u64::from(id | operation << 8 | result << 16),
-            );
+        for (words, operation) in CACHE_OPERATIONS {
+            if let Some(at) = words.iter().position(|word| *word == rest) {
+                let config = id | operation << 8 | CACHE_RESULTS[at] << 16;
+                return event(perf::PERF_TYPE_HW_CACHE, config.into());
+            }
         }
     }
     let raw = name.strip_prefix('r')?;

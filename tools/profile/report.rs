@@ -105,7 +105,7 @@ fn folded_options(args: &Args) -> FoldedOptions {
     }
 }
 
-/// What is told of a run.
+/// A run that is to be told of.
 struct Report<'a> {
     args: &'a Args,
     harvest: &'a Harvest,
@@ -114,7 +114,7 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// What other programs are told about the run.
+    /// Facts of the run for other programs.
     fn meta(&self, stacks: &StackTable) -> Meta {
         let Harvest { losses, window, .. } = self.harvest;
         let mut meta = closing::meta(losses, 0, self.cost, window.duration());

@@ -88,9 +88,6 @@ pub(crate) enum Group {
 const WAKEUPS: u32 = 1 << 1;
 const PREEMPTIONS: u32 = 1 << 2;
 
-/// Features of newer kernels, and what happens without.
-const NEEDS: [Need; 2] = [needs::TASK_STORAGE, needs::SWITCH_STATE];
-
 impl Args {
     /// What the histograms are of.
     pub(crate) fn group(&self) -> Group {
@@ -129,7 +126,7 @@ impl Args {
 
 impl Options for Args {
     const NAME: &'static str = "runqlat";
-    const NEEDS: &'static [Need] = &NEEDS;
+    const NEEDS: &'static [Need] = &[needs::TASK_STORAGE, needs::SWITCH_STATE];
 
     fn asked(&self) -> Asked<'_> {
         Asked::new(&self.targets, self.every, &self.budget, &self.common)

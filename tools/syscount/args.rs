@@ -81,9 +81,6 @@ pub(crate) enum Group {
     Call,
 }
 
-/// Features of newer kernels, and what happens without.
-const NEEDS: [Need; 1] = [needs::TASK_STORAGE];
-
 impl Args {
     /// Grouping of rows.
     pub(crate) fn group(&self) -> Group {
@@ -123,7 +120,7 @@ impl Args {
 
 impl Options for Args {
     const NAME: &'static str = "syscount";
-    const NEEDS: &'static [Need] = &NEEDS;
+    const NEEDS: &'static [Need] = &[needs::TASK_STORAGE];
 
     fn asked(&self) -> Asked<'_> {
         Asked::new(&self.targets, self.every, &self.budget, &self.common)

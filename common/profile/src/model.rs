@@ -56,26 +56,27 @@ pub enum StackEnd {
 }
 
 impl StackEnd {
-    /// All of them, the complete one first.
-    pub const ALL: [Self; 6] = [
-        Self::Root,
-        Self::Depth,
-        Self::NoTable,
-        Self::Unreadable,
-        Self::Unsupported,
-        Self::LeftOut,
+    /// All of them with their words, the complete one first.
+    const ALL: [(Self, &'static str); 6] = [
+        (Self::Root, "root"),
+        (Self::Depth, "depth"),
+        (Self::NoTable, "no-table"),
+        (Self::Unreadable, "unreadable"),
+        (Self::Unsupported, "unsupported"),
+        (Self::LeftOut, "left-out"),
     ];
 
     /// A stable lower-case word.
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Root => "root",
-            Self::Depth => "depth",
-            Self::NoTable => "no-table",
-            Self::Unreadable => "unreadable",
-            Self::Unsupported => "unsupported",
-            Self::LeftOut => "left-out",
-        }
+        let mut all = Self::ALL.into_iter();
+        all.find(|(end, _)| *end == self)
+            .map_or("", |(_, word)| word)
+    }
+
+    /// The one of a word.
+    pub(crate) fn of_word(word: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|(_, own)| *own == word).map(|(end, _)| end)
     }
 }
 

@@ -30,34 +30,25 @@ pub enum Class {
 }
 
 impl Class {
-    /// All of them, in the order of legends.
-    pub const ALL: [Self; 10] = [
-        Self::Task,
-        Self::Reason,
-        Self::Idle,
-        Self::Function,
-        Self::User,
-        Self::Inlined,
-        Self::Jit,
-        Self::Kernel,
-        Self::Waker,
-        Self::Separator,
+    /// All of them with their words, in the order of legends.
+    pub(crate) const ALL: [(Self, &'static str); 10] = [
+        (Self::Task, "thread"),
+        (Self::Reason, "reason of the wait"),
+        (Self::Idle, "idle"),
+        (Self::Function, "function"),
+        (Self::User, "user"),
+        (Self::Inlined, "inlined"),
+        (Self::Jit, "JIT"),
+        (Self::Kernel, "kernel"),
+        (Self::Waker, "waker (its callers above)"),
+        (Self::Separator, "separator"),
     ];
 
     /// What legends and tooltips say.
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Task => "thread",
-            Self::Reason => "reason of the wait",
-            Self::Idle => "idle",
-            Self::Function => "function",
-            Self::User => "user",
-            Self::Inlined => "inlined",
-            Self::Jit => "JIT",
-            Self::Kernel => "kernel",
-            Self::Waker => "waker (its callers above)",
-            Self::Separator => "separator",
-        }
+        let mut all = Self::ALL.into_iter();
+        all.find(|(class, _)| *class == self)
+            .map_or("", |(_, word)| word)
     }
 
     fn of(cell: &Cell) -> Self {

@@ -23,48 +23,31 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    const KNOWN: [Self; 9] = [
-        Self::Lwlock,
-        Self::Lock,
-        Self::BufferPin,
-        Self::Activity,
-        Self::Client,
-        Self::Extension,
-        Self::Ipc,
-        Self::Timeout,
-        Self::Io,
+    /// Each with its number, `enum wait_event_class` of the BPF side, and its word.
+    const KNOWN: [(Self, u32, &str); 9] = [
+        (Self::Lwlock, 0x01, "lwlock"),
+        (Self::Lock, 0x03, "lock"),
+        (Self::BufferPin, 0x04, "bufferpin"),
+        (Self::Activity, 0x05, "activity"),
+        (Self::Client, 0x06, "client"),
+        (Self::Extension, 0x07, "extension"),
+        (Self::Ipc, 0x08, "ipc"),
+        (Self::Timeout, 0x09, "timeout"),
+        (Self::Io, 0x0a, "io"),
     ];
 
-    /// Class of an event by its number: `enum wait_event_class` of the BPF side.
+    /// Class of an event by its number.
     pub(crate) fn of(event: u32) -> Self {
-        match event >> 24 {
-            0x01 => Self::Lwlock,
-            0x03 => Self::Lock,
-            0x04 => Self::BufferPin,
-            0x05 => Self::Activity,
-            0x06 => Self::Client,
-            0x07 => Self::Extension,
-            0x08 => Self::Ipc,
-            0x09 => Self::Timeout,
-            0x0a => Self::Io,
-            _ => Self::Unknown,
-        }
+        let mut known = Self::KNOWN.into_iter();
+        let found = known.find(|(_, number, _)| *number == event >> 24);
+        found.map_or(Self::Unknown, |(class, ..)| class)
     }
 
     /// A stable lower-case word.
     pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Lwlock => "lwlock",
-            Self::Lock => "lock",
-            Self::BufferPin => "bufferpin",
-            Self::Activity => "activity",
-            Self::Client => "client",
-            Self::Extension => "extension",
-            Self::Ipc => "ipc",
-            Self::Timeout => "timeout",
-            Self::Io => "io",
-            Self::Unknown => "wait-event",
-        }
+        let mut known = Self::KNOWN.into_iter();
+        let found = known.find(|(class, ..)| *class == self);
+        found.map_or("wait-event", |(.., word)| word)
     }
 
     /// Thing that a process waits for.
@@ -116,9 +99,8 @@ fn parse(text: &'static str) -> Option<Lists> {
         }
         let (word, releases) = line.split_once(' ')?;
         let (first, final_one) = releases.split_once('-').unwrap_or((releases, releases));
-        let class = Class::KNOWN
-            .into_iter()
-            .find(|class| class.word() == word)?;
+        let mut classes = Class::KNOWN.into_iter();
+        let (class, ..) = classes.find(|(.., known)| *known == word)?;
         last = Some(class);
         lists.entry(class).or_default().push(List {
             releases: first.parse().ok()?..=final_one.parse().ok()?,
@@ -210,7 +192,7 @@ mod tests {
 
     #[test]
     fn every_release_has_each_class_once() {
-        for class in Class::KNOWN {
+        for (class, ..) in Class::KNOWN {
             for release in 14..=18 {
                 let lists = OURS[&class].iter();
                 let of_release = lists.filter(|list| list.releases.contains(&release));

@@ -242,11 +242,10 @@ pub(super) fn legend_entries(
             .any(|placed| tree.nodes[placed.node as usize].class == class),
         None => tree.nodes.iter().skip(1).any(|node| node.class == class),
     };
-    let classes = Class::ALL
-        .into_iter()
-        .filter(|class| *class != Class::Separator && is_there(*class));
+    let classes = Class::ALL.into_iter();
+    let classes = classes.filter(|(class, _)| *class != Class::Separator && is_there(*class));
     classes
-        .map(|class| (palette::of_class(class), class.word().to_owned()))
+        .map(|(class, word)| (palette::of_class(class), word.to_owned()))
         .collect()
 }
 

@@ -239,14 +239,14 @@ fn add(stack: &StackObject<'_>, recording: &mut Recording) -> Result<(), &'stati
                 task(comm, pid, tid, recording)
             }),
             stack: push(&waker.user, &waker.kernel, recording),
-            end: end(waker.user_end.as_deref()),
+            end: waker.user_end.as_deref().and_then(StackEnd::of_word),
         };
         recording.waker_id(&waker)
     });
     let key = RowKey {
         task: task(&stack.comm, stack.pid, stack.tid, recording),
         stack: push(&stack.user, &stack.kernel, recording),
-        end: end(stack.user_end.as_deref()),
+        end: stack.user_end.as_deref().and_then(StackEnd::of_word),
         reason: recording
             .names
             .id(stack.reason.as_deref().unwrap_or_default()),
@@ -264,12 +264,6 @@ fn task(comm: &str, pid: u32, tid: u32, recording: &mut Recording) -> TaskKey {
         pid,
         tid,
     }
-}
-
-fn end(word: Option<&str>) -> Option<StackEnd> {
-    StackEnd::ALL
-        .into_iter()
-        .find(|end| Some(end.word()) == word)
 }
 
 fn push(

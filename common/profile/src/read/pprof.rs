@@ -323,9 +323,7 @@ impl<'a> Parts<'a> {
                 "tid" | "thread_id" if text.is_empty() => key.task.tid = id,
                 "reason" => key.reason = recording.names.id(&text),
                 "idle" => key.idle = text == "true",
-                "user_end" => {
-                    key.end = StackEnd::ALL.into_iter().find(|end| end.word() == text);
-                }
+                "user_end" => key.end = StackEnd::of_word(&text),
                 _ => {
                     let unit = self.text(label.num_unit)?;
                     let shown = if text.is_empty() {
