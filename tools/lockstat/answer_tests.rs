@@ -18,10 +18,7 @@ fn lock(class: &'static str, own: &str, threads: &[(u32, u32)], total_ns: u64) -
     let mut lock = row(total_ns);
     lock.identity.side = Side::User;
     lock.class = class;
-    lock.name = LockName {
-        own: own.into(),
-        kind: String::new(),
-    };
+    lock.name = LockName::new(own, "");
     let waiters = threads
         .iter()
         .map(|&(tgid, tid)| waiter(task(tgid, tid), 1 + u64::from(tgid)));

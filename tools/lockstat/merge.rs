@@ -111,10 +111,7 @@ mod tests {
 
     fn named(own: &str, kind: &str, total_ns: u64) -> LockRow {
         let mut row = row(total_ns);
-        row.name = LockName {
-            own: own.into(),
-            kind: kind.into(),
-        };
+        row.name = LockName::new(own, kind);
         row.identity.address = total_ns;
         row
     }

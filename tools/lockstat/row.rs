@@ -83,6 +83,14 @@ pub(crate) struct LockName {
     pub(crate) kind: String,
 }
 
+impl LockName {
+    /// The name of a lock, and that of its kind.
+    pub(crate) fn new(own: impl Into<String>, kind: impl Into<String>) -> Self {
+        let (own, kind) = (own.into(), kind.into());
+        Self { own, kind }
+    }
+}
+
 /// Things that threads wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum For {

@@ -35,10 +35,7 @@ fn holder(comm: &str, tid: u32, kind: HolderKind, caused_ns: u64) -> Holder {
 }
 
 fn named(mut row: LockRow, own: &str) -> LockRow {
-    row.name = LockName {
-        own: own.into(),
-        kind: String::new(),
-    };
+    row.name = LockName::new(own, "");
     row
 }
 

@@ -10,14 +10,8 @@ use crate::lockstat::row::{INTERRUPT, LockRow, Waiter};
 /// Index of the time waited among the values of [`profile`].
 pub(crate) const DELAY: usize = 0;
 
-const DELAYS: ValueType = ValueType {
-    name: "delay",
-    unit: "ns",
-};
-const CONTENTIONS: ValueType = ValueType {
-    name: "contentions",
-    unit: "count",
-};
+const DELAYS: ValueType = ValueType::new("delay", "ns");
+const CONTENTIONS: ValueType = ValueType::new("contentions", "count");
 
 /// Every waiter's stack, by ns. Names take time: without them, it tells how complete the stacks are.
 pub(crate) fn profile(

@@ -32,14 +32,8 @@ use crate::offcputime::{idle, next, quota};
 const TOP: usize = 10;
 
 pub(crate) const VALUES: [ValueType; 2] = [
-    ValueType {
-        name: "blocked",
-        unit: "ns",
-    },
-    ValueType {
-        name: "runqueue",
-        unit: "ns",
-    },
+    ValueType::new("blocked", "ns"),
+    ValueType::new("runqueue", "ns"),
 ];
 
 /// Writes everything that was asked for; returns what is to be said at the end.

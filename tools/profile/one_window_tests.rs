@@ -20,10 +20,7 @@ fn json_of(args: &Args, harvest: &Harvest) -> String {
     });
     let profile = Profile {
         tool: "profile",
-        values: vec![ValueType {
-            name: args.event.value_name(None),
-            unit: unit(args),
-        }],
+        values: vec![ValueType::new(args.event.value_name(None), unit(args))],
         samples: samples.collect(),
         duration_ns: harvest.window.ns(),
     };

@@ -78,10 +78,10 @@ pub(crate) fn profile_of(
     });
     Profile {
         tool: "profile",
-        values: vec![ValueType {
-            name: args.event.value_name(args.weight.as_deref()),
-            unit: unit(args),
-        }],
+        values: vec![ValueType::new(
+            args.event.value_name(args.weight.as_deref()),
+            unit(args),
+        )],
         samples: samples.collect(),
         duration_ns: window.ns(),
     }
@@ -347,10 +347,10 @@ mod tests {
             let args = Args::parse_from(options.split_whitespace());
             let profile = Profile {
                 tool: "profile",
-                values: vec![ValueType {
-                    name: args.event.value_name(args.weight.as_deref()),
-                    unit: unit(&args),
-                }],
+                values: vec![ValueType::new(
+                    args.event.value_name(args.weight.as_deref()),
+                    unit(&args),
+                )],
                 samples: samples.clone(),
                 duration_ns: LONG_NS,
             };

@@ -173,7 +173,7 @@ mod tests {
     }
 
     fn chosen(samples: Vec<Sample>, used: &[(u32, u64)]) -> Option<Chosen> {
-        let values = ["blocked", "runqueue"].map(|name| ValueType { name, unit: "ns" });
+        let values = ["blocked", "runqueue"].map(|name| ValueType::new(name, "ns"));
         let off = Profile {
             values: values.into(),
             samples,

@@ -316,7 +316,7 @@ mod tests {
     }
 
     fn profile(samples: Vec<Sample>) -> Profile {
-        let value = |name| ValueType { name, unit: "ns" };
+        let value = |name| ValueType::new(name, "ns");
         Profile {
             tool: "offcputime",
             values: vec![value("blocked"), value("runqueue")],

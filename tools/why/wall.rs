@@ -25,10 +25,7 @@ pub(crate) fn profile(off: &Profile, on: &Profile, oncpu_ns: u64) -> Profile {
     samples.extend(on_cpu(on, oncpu_ns));
     Profile {
         tool: "why",
-        values: vec![ValueType {
-            name: "time",
-            unit: "ns",
-        }],
+        values: vec![ValueType::new("time", "ns")],
         samples,
         duration_ns: off.duration_ns,
     }

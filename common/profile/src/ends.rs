@@ -112,10 +112,7 @@ mod tests {
         });
         Profile {
             tool: "t",
-            values: vec![ValueType {
-                name: "blocked",
-                unit: "ns",
-            }],
+            values: vec![ValueType::new("blocked", "ns")],
             samples: samples.collect(),
             duration_ns: 1,
         }

@@ -197,10 +197,7 @@ mod tests {
     /// The first line for an event.
     fn said(samples: Vec<Sample>) -> String {
         let profile = Profile {
-            values: vec![ValueType {
-                name: "events",
-                unit: "count",
-            }],
+            values: vec![ValueType::new("events", "count")],
             samples,
             ..Profile::default()
         };

@@ -120,6 +120,13 @@ pub struct ValueType {
     pub unit: &'static str,
 }
 
+impl ValueType {
+    /// A number of that name, in that unit.
+    pub const fn new(name: &'static str, unit: &'static str) -> Self {
+        Self { name, unit }
+    }
+}
+
 /// Everything a run of a stack tool found.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {

@@ -26,24 +26,18 @@ mod kind {
 
 pub(crate) fn of(row: &LockRow, known: Option<&lock_name>, symbols: &mut Symbols) -> LockName {
     if let Some(own) = symbols.name(row.identity.address) {
-        return LockName {
-            own,
-            kind: String::new(),
-        };
+        return LockName::new(own, "");
     }
     let is_static = symbols.is_static(row.identity.address);
     let Some(known) = known else {
         return by_caller(row, "", is_static);
     };
     match known.kind {
-        kind::MMAP => LockName {
-            own: format!("mmap_lock of {} {}", text(&known.text), row.identity.tgid),
-            kind: "mmap_lock".into(),
-        },
-        kind::RUN_QUEUE => LockName {
-            own: format!("run queue of CPU {}", known.number),
-            kind: "run queue".into(),
-        },
+        kind::MMAP => LockName::new(
+            format!("mmap_lock of {} {}", text(&known.text), row.identity.tgid),
+            "mmap_lock",
+        ),
+        kind::RUN_QUEUE => LockName::new(format!("run queue of CPU {}", known.number), "run queue"),
         kind::PIPE => LockName {
             own: match known.number {
                 0 => "pipe".into(),
@@ -76,10 +70,7 @@ fn of_inode(known: &lock_name) -> Option<LockName> {
         "" => format!("{lock} of {what} {} on {device}", known.number),
         name => format!("{lock} of {what} {name} on {device}"),
     };
-    Some(LockName {
-        own,
-        kind: format!("{lock} of {what} on {device}"),
-    })
+    Some(LockName::new(own, format!("{lock} of {what} on {device}")))
 }
 
 /// Locks that are alone of their class in what a slab cache allocates.
@@ -96,10 +87,7 @@ fn by_slab(row: &LockRow, slab: &str, is_static: bool) -> LockName {
         ("page->ptl", "spinlock") => "page table lock",
         _ => return by_caller(row, slab, is_static),
     };
-    LockName {
-        own: member.into(),
-        kind: member.into(),
-    }
+    LockName::new(member, member)
 }
 
 /// Locks that lie among much else, or in memory of any use, by their class and by how the functions begin that alone take them.
@@ -129,25 +117,16 @@ fn by_caller(row: &LockRow, slab: &str, is_static: bool) -> LockName {
         && !is_static
         && let Some((_, _, member)) = known.find(is_its)
     {
-        return LockName {
-            own: (*member).into(),
-            kind: (*member).into(),
-        };
+        return LockName::new(*member, *member);
     }
     if is_static {
-        return LockName {
-            own: format!("static, in {caller}"),
-            kind: String::new(),
-        };
+        return LockName::new(format!("static, in {caller}"), "");
     }
     let own = match slab {
         "" => format!("in {caller}"),
         slab => format!("{slab}, in {caller}"),
     };
-    LockName {
-        kind: own.clone(),
-        own,
-    }
+    LockName::new(own.clone(), own)
 }
 
 #[cfg(test)]

@@ -62,10 +62,7 @@ fn describe(recording: &Recording) -> String {
 
 /// One value of time: off-CPU times added up, samples multiplied by their period.
 fn as_time(recording: Recording) -> Result<Recording, String> {
-    let value = Value {
-        name: "time".into(),
-        unit: "ns".into(),
-    };
+    let value = Value::new("time", "ns");
     let header = Header {
         values: vec![value],
         ..recording.header.clone()

@@ -11,10 +11,7 @@ fn headings(tasks: &[(u32, u32)]) -> Vec<String> {
     });
     let profile = Profile {
         tool: "profile",
-        values: vec![ValueType {
-            name: "samples",
-            unit: "count",
-        }],
+        values: vec![ValueType::new("samples", "count")],
         samples: samples.collect(),
         duration_ns: 1,
     };
@@ -79,7 +76,7 @@ fn time_in_the_run_queue_is_told_apart() {
     let profile = Profile {
         tool: "offcputime",
         values: ["blocked", "runqueue"]
-            .map(|name| ValueType { name, unit: "ns" })
+            .map(|name| ValueType::new(name, "ns"))
             .to_vec(),
         samples,
         duration_ns: 1,

@@ -109,10 +109,7 @@ fn header(unit: &str) -> Header {
         "" | "count" => "samples",
         _ => "value",
     };
-    let value = Value {
-        name: name.into(),
-        unit: unit.into(),
-    };
+    let value = Value::new(name, unit);
     Header {
         values: vec![value],
         has_counts: matches!(unit, "" | "count"),
@@ -307,11 +304,7 @@ fn frame(text: &str, recording: &mut Recording) -> FrameKey {
 /// `comm`, `comm-PID` or `comm-PID/TID`, as `stackcollapse-perf.pl` writes them. The last two need all of their digits: a
 /// thread may be called `worker-1`, and is, unless there is a slash.
 fn task(comm: NameId, recording: &mut Recording) -> TaskKey {
-    let whole = TaskKey {
-        comm,
-        pid: 0,
-        tid: 0,
-    };
+    let whole = TaskKey::named(comm);
     let parts = |text: &str| {
         let (rest, tid) = text.rsplit_once('/')?;
         let (comm, pid) = rest.rsplit_once('-')?;
@@ -322,11 +315,7 @@ fn task(comm: NameId, recording: &mut Recording) -> TaskKey {
         return whole;
     };
     recording.header.shows_threads = true;
-    TaskKey {
-        comm: recording.names.id(&comm),
-        pid,
-        tid,
-    }
+    recording.task(&comm, pid, tid)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::{DEEPEST, MOST_REMARKS, ReadError};
 use crate::frame::FrameKind;
 use crate::json::{FrameObject, StackObject};
 use crate::model::StackEnd;
-use crate::recording::{FrameKey, Header, Recording, RowKey, StackId, TaskKey, Value, WakerKey};
+use crate::recording::{FrameKey, Header, Recording, RowKey, StackId, Value, WakerKey};
 
 /// Bytes of them that are kept.
 const LONGEST_REMARKS: usize = 16 << 20;
@@ -236,7 +236,7 @@ fn add(stack: &StackObject<'_>, recording: &mut Recording) -> Result<(), &'stati
         let waker = WakerKey {
             task: comm.map(|comm| {
                 let [pid, tid] = [waker.pid, waker.tid].map(Option::unwrap_or_default);
-                task(comm, pid, tid, recording)
+                recording.task(comm, pid, tid)
             }),
             stack: push(&waker.user, &waker.kernel, recording),
             end: waker.user_end.as_deref().and_then(StackEnd::of_word),
@@ -244,7 +244,7 @@ fn add(stack: &StackObject<'_>, recording: &mut Recording) -> Result<(), &'stati
         recording.waker_id(&waker)
     });
     let key = RowKey {
-        task: task(&stack.comm, stack.pid, stack.tid, recording),
+        task: recording.task(&stack.comm, stack.pid, stack.tid),
         stack: push(&stack.user, &stack.kernel, recording),
         end: stack.user_end.as_deref().and_then(StackEnd::of_word),
         reason: recording
@@ -256,14 +256,6 @@ fn add(stack: &StackObject<'_>, recording: &mut Recording) -> Result<(), &'stati
     };
     recording.add(&key, stack.count, &stack.values);
     Ok(())
-}
-
-fn task(comm: &str, pid: u32, tid: u32, recording: &mut Recording) -> TaskKey {
-    TaskKey {
-        comm: recording.names.id(comm),
-        pid,
-        tid,
-    }
 }
 
 fn push(

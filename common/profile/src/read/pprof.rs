@@ -306,11 +306,7 @@ impl<'a> Parts<'a> {
         recording: &mut Recording,
     ) -> Result<RowKey, ReadError> {
         let found = recording.unchain(chain);
-        let mut key = found.key(TaskKey {
-            comm: NameId::NONE,
-            pid: 0,
-            tid: 0,
-        });
+        let mut key = found.key(TaskKey::named(NameId::NONE));
         let mut labels = Labels::new();
         for label in &sample.label {
             let (name, text) = (self.text(label.key)?, self.text(label.str)?);

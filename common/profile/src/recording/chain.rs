@@ -133,11 +133,7 @@ impl Recording {
         found.stack = self.push_parts(own, false);
         if let Some((name, waker)) = waker.and_then(<[FrameKey]>::split_last) {
             let stack = self.push_parts(waker, true);
-            let task = (name.name != NameId::IRQ).then_some(TaskKey {
-                comm: name.name,
-                pid: 0,
-                tid: 0,
-            });
+            let task = (name.name != NameId::IRQ).then_some(TaskKey::named(name.name));
             found.waker = self.waker_id(&WakerKey {
                 task,
                 stack,

@@ -10,10 +10,10 @@ use crate::model::{Profile, Sample, Task, ValueType, Waker};
 impl Recording {
     /// What a tool found.
     pub fn of_profile(profile: &Profile) -> Self {
-        let values = profile.values.iter().map(|value| Value {
-            name: value.name.into(),
-            unit: value.unit.into(),
-        });
+        let values = profile
+            .values
+            .iter()
+            .map(|value| Value::new(value.name, value.unit));
         let mut recording = Self::new(Header {
             tool: profile.tool.into(),
             values: values.collect(),
@@ -50,11 +50,7 @@ impl Recording {
     }
 
     fn task_of(&mut self, task: &Task) -> TaskKey {
-        TaskKey {
-            comm: self.names.id(&task.comm),
-            pid: task.tgid,
-            tid: task.tid,
-        }
+        self.task(&task.comm, task.tgid, task.tid)
     }
 
     fn push_all(&mut self, user: &[Frame], kernel: &[Frame]) -> StackId {
@@ -84,10 +80,11 @@ impl Recording {
     /// The same as a tool would have it. Other labels, comments and build IDs have no place there.
     pub fn to_profile(&self) -> Profile {
         let frames: Vec<Frame> = self.frames.all.iter().map(|key| self.frame(key)).collect();
-        let values = self.header.values.iter().map(|value| ValueType {
-            name: lasting(&value.name),
-            unit: lasting(&value.unit),
-        });
+        let values = self
+            .header
+            .values
+            .iter()
+            .map(|value| ValueType::new(lasting(&value.name), lasting(&value.unit)));
         let samples = self.rows().map(|row| self.sample(&row, &frames));
         Profile {
             tool: lasting(&self.header.tool),
@@ -102,7 +99,7 @@ impl Recording {
         let waker = self.waker(row.key.waker).map(|waker| {
             let (user, kernel) = self.parts(waker.stack, frames);
             Arc::new(Waker {
-                task: waker.task.map(|task| self.task(task)),
+                task: waker.task.map(|task| self.own_task(task)),
                 user,
                 user_end: waker.end,
                 kernel,
@@ -110,7 +107,7 @@ impl Recording {
         });
         let reason = row.key.reason;
         Sample {
-            task: self.task(row.key.task),
+            task: self.own_task(row.key.task),
             reason: reason.is_some().then(|| lasting(self.text(reason))),
             user,
             user_end: row.key.end,
@@ -133,7 +130,7 @@ impl Recording {
         (part(user), part(kernel))
     }
 
-    fn task(&self, task: TaskKey) -> Task {
+    fn own_task(&self, task: TaskKey) -> Task {
         Task::new(self.text(task.comm), task.pid, task.tid)
     }
 

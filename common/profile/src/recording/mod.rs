@@ -35,6 +35,14 @@ pub struct Value {
     pub unit: String,
 }
 
+impl Value {
+    /// A number of that name, in that unit.
+    pub(crate) fn new(name: impl Into<String>, unit: impl Into<String>) -> Self {
+        let (name, unit) = (name.into(), unit.into());
+        Self { name, unit }
+    }
+}
+
 /// What a file says about all of its stacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
@@ -147,6 +155,14 @@ pub struct TaskKey {
     pub tid: u32,
 }
 
+impl TaskKey {
+    /// One of which nothing but the name is known.
+    pub(crate) fn named(comm: NameId) -> Self {
+        let (pid, tid) = (0, 0);
+        Self { comm, pid, tid }
+    }
+}
+
 /// A path from the root, by its last node; 0 is the empty stack.
 pub type StackId = u32;
 
@@ -221,6 +237,12 @@ impl Recording {
             header,
             ..Self::default()
         }
+    }
+
+    /// A thread of a name, by its process and its own ID.
+    pub(crate) fn task(&mut self, comm: &str, pid: u32, tid: u32) -> TaskKey {
+        let comm = self.names.id(comm);
+        TaskKey { comm, pid, tid }
     }
 
     /// The stack that goes on from `parent` with `frame`; parent 0 is the root.

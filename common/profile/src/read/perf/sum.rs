@@ -57,10 +57,7 @@ impl<'a> Sum<'a> {
         Self {
             options,
             recording: Recording::new(Header {
-                values: vec![Value {
-                    name: "samples".into(),
-                    unit: "count".into(),
-                }],
+                values: vec![Value::new("samples", "count")],
                 has_counts: true,
                 left_out: LeftOut {
                     with_events: true,
@@ -184,10 +181,7 @@ impl<'a> Sum<'a> {
         let header = &mut self.recording.header;
         if let Some(value) = remark.strip_prefix("value ") {
             if let Some((name, unit)) = value.rsplit_once(" in ") {
-                header.values[0] = Value {
-                    name: name.into(),
-                    unit: unit.into(),
-                };
+                header.values[0] = Value::new(name, unit);
                 // Events are fewer than what is counted: shares of them say nothing.
                 header.has_counts &= unit != "count";
                 self.weighs = true;
