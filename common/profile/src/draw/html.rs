@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::svg::{embed, legend_entries, script_and_style};
+use super::svg::{Picture, script_and_style};
 use super::{Texts, View, texts, words};
 use crate::ask::top::{By, top};
 use crate::escape::markup;
@@ -25,9 +25,18 @@ pub(super) fn write(recording: &Recording, view: &View, out: &mut impl Write) ->
     };
     view.account.write(out)?;
     choice(view, out)?;
-    section(&tree, view, recording.unit(), ("graph", false), out)?;
-    let tree = Tree::of(recording, other.paths());
-    section(&tree, &other, recording.unit(), ("other", true), out)?;
+    let picture = Picture {
+        tree: &tree,
+        view,
+        unit: recording.unit(),
+    };
+    section(&picture, ("graph", false), out)?;
+    let picture = Picture {
+        tree: &Tree::of(recording, other.paths()),
+        view: &other,
+        ..picture
+    };
+    section(&picture, ("other", true), out)?;
     table(recording, out)?;
     if !recording.header.comments.is_empty() {
         writeln!(out, "<h2>Notes of the run</h2>\n<ul>")?;
@@ -41,15 +50,13 @@ pub(super) fn write(recording: &Recording, view: &View, out: &mut impl Write) ->
 
 /// The page of a comparison; `table` is what it is in words.
 pub(super) fn compared(
-    tree: &Tree,
-    view: &View,
-    unit: &str,
+    picture: &Picture<'_>,
     texts: &Texts,
     table: &str,
     out: &mut impl Write,
 ) -> io::Result<()> {
     head(texts, out)?;
-    section(tree, view, unit, ("graph", false), out)?;
+    section(picture, ("graph", false), out)?;
     writeln!(out, "<h2>What changed</h2>")?;
     text(table, out)?;
     foot(out)
@@ -109,9 +116,7 @@ fn choice(view: &View, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn section(
-    tree: &Tree,
-    view: &View,
-    unit: &str,
+    picture: &Picture<'_>,
     (id, hidden): (&str, bool),
     out: &mut impl Write,
 ) -> io::Result<()> {
@@ -120,10 +125,10 @@ fn section(
     writeln!(
         out,
         r#"<p class="reading">{}</p>"#,
-        words::reading(view).join(" ")
+        words::reading(picture.view).join(" ")
     )?;
     writeln!(out, r#"<ul class="legend">"#)?;
-    for (colour, word) in legend_entries(tree, view, None) {
+    for (colour, word) in picture.legend_entries(None) {
         writeln!(
             out,
             r#"<li><i style="background:{colour}"></i>{}</li>"#,
@@ -143,7 +148,7 @@ fn section(
     };
     let (above, under) = (edge("above"), edge("under"));
     writeln!(out, r#"<div class="frame">{above}<div class="picture">"#)?;
-    let note = embed(tree, view, unit, out)?;
+    let note = picture.embed(out)?;
     writeln!(out, "</div>{under}</div>")?;
     writeln!(out, "<p class=\"details\">{note}</p>\n</section>")
 }

@@ -15,6 +15,7 @@ use crate::folded::Idle;
 use crate::recording::Recording;
 use crate::tree::{Paths, Tree};
 pub use account::{Account, Bar};
+use svg::Picture;
 pub use timeline::{Piece, Strip, Timeline};
 pub use words::{amount, subject};
 
@@ -65,7 +66,8 @@ impl View {
 pub fn svg(recording: &Recording, view: &View, out: &mut impl Write) -> io::Result<()> {
     let tree = Tree::of(recording, view.paths());
     let texts = texts(recording, view, &tree);
-    svg::write(&tree, view, recording.unit(), &texts, out)
+    let (tree, unit) = (&tree, recording.unit());
+    Picture { tree, view, unit }.write(&texts, out)
 }
 
 /// Draws a recording from both ends, with a table of its functions.
@@ -90,7 +92,7 @@ pub fn compared_html(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let texts = Texts::of_change(view, amount);
-    html::compared(tree, view, unit, &texts, table, out)
+    html::compared(&Picture { tree, view, unit }, &texts, table, out)
 }
 
 /// Draws two profiles over each other; see [`crate::compare`] for the tree.
@@ -106,7 +108,7 @@ pub fn compared(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let texts = Texts::of_change(view, amount);
-    svg::write(tree, view, unit, &texts, out)
+    Picture { tree, view, unit }.write(&texts, out)
 }
 
 /// What stands above a picture.
