@@ -114,13 +114,13 @@ impl Runqlat<'_> {
         Ok(interval)
     }
 
-    /// Cost of the run, which has got to `end_ns`.
     /// A window has ended: waits count as lost whose end nobody saw.
     fn ask_sleepers(&self) -> Result<()> {
         iterate::run(self.skel.links.ask_sleepers.as_ref())?;
         Ok(())
     }
 
+    /// Cost of the run, which has got to `end_ns`.
     fn cost(&self, sampler: &Sampler<'_>, end_ns: u64) -> Cost {
         Cost::read(self.meter, [self.skel.object()], sampler.summary(end_ns))
     }
