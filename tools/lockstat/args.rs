@@ -380,3 +380,7 @@ impl Options for Args {
         programs
     }
 }
+
+#[cfg(test)]
+#[path = "args_tests.rs"]
+mod tests;
