@@ -15,6 +15,7 @@ use std::fmt::Debug;
 
 use host::Host;
 use owners::Owners;
+use owners::log::{Sums, add_rows};
 
 fn assert_same<T: Ord + Debug>(of: &str, programs: &[T], model: &[T]) {
     let only = |rows: &[T], others: &[T]| -> String {
@@ -34,6 +35,7 @@ fn play(host: Host, seed: u64) -> usize {
     let mut world = Owners::new(host, seed);
     let full = seed.is_multiple_of(3).then_some(300 + seed * 97);
     let mut rows = 0;
+    let mut sums = Sums::new();
     for interval in 0..5 {
         for step in 0..2_000 {
             if full == Some(interval * 2_000 + step) {
@@ -45,6 +47,7 @@ fn play(host: Host, seed: u64) -> usize {
         let of = format!("seed {seed}, interval {interval}");
         assert_same(&format!("{of}, rows"), &programs, &model);
         rows += programs.len();
+        add_rows(&mut sums, &programs);
         let [programs, model] = world.names();
         assert_same(&format!("{of}, names"), &programs, &model);
         assert_eq!(
@@ -53,12 +56,17 @@ fn play(host: Host, seed: u64) -> usize {
             "{of}, losses"
         );
     }
+    // Tables without room have less.
+    if full.is_none() {
+        let [programs, oracle] = [sums, world.oracles()].map(Vec::from_iter);
+        assert_same(&format!("seed {seed}, waits"), &programs, &oracle);
+    }
     rows
 }
 
 #[test]
 fn waits_and_names_are_what_threads_did() {
     let object = host::compile("lockstat_owners");
-    let rows: usize = (0..60).map(|seed| play(Host::load(&object), seed)).sum();
+    let rows: usize = (0..100).map(|seed| play(Host::load(&object), seed)).sum();
     assert!(rows > 10_000, "{rows} rows");
 }

@@ -42,9 +42,9 @@ impl Owners {
             }
             return;
         };
-        self.lost.unended += (depth - found - 1) as u64;
-        self.threads[at].waits.truncate(found + 1);
+        self.drops_above(at, found + 1);
         let waiting = self.threads[at].waits.pop().expect("a wait");
+        self.logs_end(at, lock, self.now);
         if self.open_ns.is_some_and(|open| self.now >= open) {
             self.is_over_for(at, waiting, ret);
         }
@@ -141,6 +141,7 @@ impl Owners {
             wait.seen[1] = KERNEL_STACK - u64::from(self.threads[at].tid);
         }
         let waiting = Waiting::new(lock, wait, self.now);
+        self.logs_begin(at, lock, false);
         self.threads[at].waits.push(waiting);
     }
 

@@ -28,17 +28,18 @@ impl Owners {
         }
         while self.now < edge_ns {
             // Some things happen at that very instant.
-            let at = self.rng.usize(0..THREADS);
+            let at = self.anyone();
             self.now = edge_ns.min(self.now + self.rng.u64(1..AHEAD_NS / 8));
             self.acts_at(at);
         }
         for _ in 0..2 * THREADS {
-            let at = self.rng.usize(0..THREADS);
+            let at = self.anyone();
             if self.is_split_well(at, edge) {
                 self.acts_at(at);
             }
             self.now += self.rng.u64(1..30_000);
         }
+        self.interrupts_end();
         self.comes_by();
         [self.rows(half), self.book.take(edge.half)]
     }
@@ -67,6 +68,9 @@ impl Owners {
             for waiting in std::mem::take(&mut self.threads[at].waits) {
                 self.is_named(at, &waiting);
                 let waiting = self.is_left_open(waiting, edge);
+                if self.end_ns.is_some() {
+                    self.logs_end(at, waiting.lock, edge.ns);
+                }
                 self.threads[at].waits.push(waiting);
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 
-use super::Owners;
+use super::{Owners, THREADS};
 use crate::calling::{Pointer, Programs};
 use crate::futex_account::Key;
 
@@ -223,8 +223,8 @@ impl Owners {
 
     /// Another thread has the lock from now on, or nobody.
     pub(super) fn changes_hands(&mut self, lock: usize) {
-        let owner = self.rng.usize(0..self.threads.len() + 1);
-        let owner = (owner < self.threads.len()).then_some(owner);
+        let owner = self.rng.usize(0..=THREADS + 1);
+        let owner = (owner <= THREADS).then_some(owner);
         let of = &mut self.locks[lock];
         of.owner = owner;
         let bits = self.rng.u64(0..8);

@@ -1,4 +1,4 @@
-//! Those who are no targets: a stranger, and the idle task under an interrupt.
+//! Those who are no targets: a stranger, and idle tasks under interrupts.
 
 use super::locks::SPIN;
 use super::{Owners, Place, STRANGER, UNINTERRUPTIBLE};
@@ -32,7 +32,29 @@ impl Owners {
         }
     }
 
-    /// An interrupt spins upon the idle task, and nobody sees the end of that.
+    /// An interrupt spins upon an idle task, also amid another one, or is done.
+    pub(super) fn is_interrupted(&mut self, at: usize) {
+        let spins = |lock: &usize| self.locks[*lock].class.spins();
+        let all: Vec<usize> = (0..self.locks.len()).filter(spins).collect();
+        if self.rng.bool() {
+            let lock = self.rng.choice(all).expect("one");
+            self.begins_at(at, lock, None);
+        } else {
+            self.ends(at);
+        }
+    }
+
+    /// No interrupt lasts until an interval's rows are read, and no iterator comes by idle tasks.
+    pub(super) fn interrupts_end(&mut self) {
+        for at in STRANGER + 1..self.threads.len() {
+            while !self.threads[at].waits.is_empty() {
+                self.now += 1;
+                self.ends(at);
+            }
+        }
+    }
+
+    /// An interrupt spins upon the idle task that goes, and nobody sees the end of that.
     pub(super) fn interrupt_spins(&mut self) {
         let spinning = self
             .locks

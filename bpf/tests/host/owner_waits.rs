@@ -39,10 +39,20 @@ impl Owners {
 
     /// Spinning on top of a thread's waits has ended unseen when the thread sleeps, or is about to.
     pub(super) fn drop_stale_spins(&mut self, at: usize) {
-        let locks = &self.locks;
-        let waits = &mut self.threads[at].waits;
-        while waits.pop_if(|top| locks[top.lock].class.spins()).is_some() {
+        let waits = &self.threads[at].waits;
+        let sleeps = |wait: &Waiting| !self.locks[wait.lock].class.spins();
+        let stay = waits.iter().rposition(sleeps).map_or(0, |last| last + 1);
+        self.drops_above(at, stay);
+    }
+
+    /// The ends of a thread's waits from this one on were not seen.
+    pub(super) fn drops_above(&mut self, at: usize, stay: usize) {
+        for waiting in self.threads[at].waits.split_off(stay) {
             self.lost.unended += 1;
+            // An interval has had its piece.
+            if let Some(told_ns) = waiting.wait.told_ns {
+                self.logs_end(at, waiting.lock, told_ns);
+            }
         }
     }
 
@@ -61,7 +71,10 @@ impl Owners {
             return;
         }
         waiting.wait.seen[1] = KERNEL_STACK + self.place;
-        waiting.wait.seen[2] = USER_STACK + self.place;
+        // An idle task has no user space.
+        if at <= STRANGER {
+            waiting.wait.seen[2] = USER_STACK + self.place;
+        }
     }
 
     pub(super) fn begins(&mut self, at: usize) {
@@ -80,7 +93,7 @@ impl Owners {
         }
     }
 
-    fn begins_at(&mut self, at: usize, lock: usize, flags: Option<u32>) {
+    pub(super) fn begins_at(&mut self, at: usize, lock: usize, flags: Option<u32>) {
         let found = self.threads[at]
             .waits
             .iter()
@@ -102,23 +115,17 @@ impl Owners {
             return;
         }
         self.threads[at].is_known = true;
-        let depth = self.threads[at].waits.len();
-        let goes_on = found.filter(|_| Self::is_mutex(flags));
-        if let Some(found) = goes_on {
-            self.lost.unended += (depth - found - 1) as u64;
-            self.threads[at].waits.truncate(found + 1);
-            let passed = self.threads[at].edge.filter(|edge| self.now > edge.ns);
-            if let Some(edge) = passed {
-                let waiting = self.threads[at].waits.pop().expect("it goes on");
-                let waiting = self.is_left_open(waiting, edge);
-                self.threads[at].waits.push(waiting);
-            }
-        } else {
-            if let Some(found) = found {
-                self.lost.unended += (depth - found) as u64;
-                self.threads[at].waits.truncate(found);
-            }
+        let goes_on = found.is_some() && Self::is_mutex(flags);
+        if let Some(found) = found {
+            self.drops_above(at, found + usize::from(goes_on));
+        }
+        self.logs_begin(at, lock, goes_on);
+        if !goes_on {
             self.is_new_wait(at, lock, flags);
+        } else if let Some(edge) = self.threads[at].edge.filter(|edge| self.now > edge.ns) {
+            let waiting = self.threads[at].waits.pop().expect("it goes on");
+            let waiting = self.is_left_open(waiting, edge);
+            self.threads[at].waits.push(waiting);
         }
         let mut waiting = self.threads[at].waits.pop().expect("this wait");
         waiting.is_spinning = flags & SPIN != 0;
@@ -138,8 +145,7 @@ impl Owners {
             self.drop_stale_spins(at);
         }
         if self.threads[at].waits.len() >= DEEPEST {
-            self.lost.unended += DEEPEST as u64;
-            self.threads[at].waits.clear();
+            self.drops_above(at, 0);
         }
         let begin_ns = self.now.max(self.open_ns.unwrap_or(0));
         let mut wait = Wait::at(self.key(at, lock), self.threads[at].tid, begin_ns);

@@ -1,9 +1,10 @@
 //! Threads under lockstat's programs that wait for the kernel's locks at random: for owners who wait themselves, woken by others, within
-//! one another, from before the window to behind its end.
+//! one another, from before the window to behind its end; and idle tasks upon which interrupts do.
 
 use std::ffi::CStr;
 
 use fastrand::Rng;
+use oracle::Event;
 
 use crate::calling::{Pointer, Programs, Wakers};
 use crate::futex_account::{Book, Edge, Key, Wait};
@@ -17,6 +18,8 @@ mod ends;
 mod intervals;
 #[path = "owner_locks.rs"]
 mod locks;
+#[path = "owner_log.rs"]
+pub(crate) mod log;
 #[path = "owner_others.rs"]
 mod others;
 #[path = "owner_waits.rs"]
@@ -25,8 +28,10 @@ mod waits;
 use locks::{Lock, MUTEX, Names};
 
 const THREADS: usize = 8;
-/// The last thread is no target.
+/// This thread is no target.
 const STRANGER: usize = THREADS;
+/// Idle tasks of this many CPUs come last.
+const IDLE: usize = 3;
 /// Waits of one thread that are kept.
 const DEEPEST: usize = 5;
 const INTERRUPTIBLE: u32 = 1;
@@ -121,6 +126,8 @@ pub(crate) struct Owners {
     dice: u32,
     /// Wakers' records.
     wakers: Wakers,
+    /// All that programs could see of waits.
+    log: Vec<Event>,
 }
 
 impl Owners {
@@ -149,6 +156,7 @@ impl Owners {
             is_without: false,
             dice: 0,
             wakers: Wakers::default(),
+            log: Vec::new(),
             rng,
         };
         let [user, kernel] = world.has_stacks;
@@ -157,17 +165,11 @@ impl Owners {
             .begin(world.finds, world.has_holder_stacks, !user, !kernel);
         world.programs.state(world.idle, false, true);
         for at in 0..=THREADS {
-            let (tid, tgid) = (10 + at as u32, 10 + at as u32 % 3);
-            world.threads.push(Thread {
-                task: world.programs.thread(tid, tgid),
-                tid,
-                tgid,
-                place: Place::Running,
-                waits: Vec::new(),
-                is_known: false,
-                edge: None,
-            });
+            world.adds(10 + at as u32, 10 + at as u32 % 3);
             world.dress(at);
+        }
+        for _ in 0..IDLE {
+            world.adds(0, 0);
         }
         for lock in 0..world.locks.len() {
             world.changes_hands(lock);
@@ -179,6 +181,18 @@ impl Owners {
         }
         world.opens();
         world
+    }
+
+    fn adds(&mut self, tid: u32, tgid: u32) {
+        self.threads.push(Thread {
+            task: self.programs.thread(tid, tgid),
+            tid,
+            tgid,
+            place: Place::Running,
+            waits: Vec::new(),
+            is_known: false,
+            edge: None,
+        });
     }
 
     /// All that a thread has by its place.
@@ -242,14 +256,23 @@ impl Owners {
         // Some waits are too short for what costs.
         let longest_ns = *self.rng.choice(&[2_000, 30_000, 500_000]).expect("some");
         self.now += self.rng.u64(1..longest_ns);
-        let at = self.rng.usize(0..THREADS);
+        let at = self.anyone();
         self.acts_at(at);
         if self.rng.u32(0..32) == 0 {
             self.stranger_acts();
         }
     }
 
+    /// A target, or an idle task.
+    fn anyone(&mut self) -> usize {
+        let at = self.rng.usize(0..THREADS + IDLE);
+        at + usize::from(at >= STRANGER)
+    }
+
     fn acts_at(&mut self, at: usize) {
+        if at > STRANGER {
+            return self.is_interrupted(at);
+        }
         match self.threads[at].place {
             Place::Queued => self.runs(at),
             Place::Asleep => self.is_woken(at),

@@ -95,6 +95,8 @@ mod tests {
             begins(30, 0xb, false),
             begins(40, 0xb, false),
             ends(41, 0xb),
+            // Its beginning was not seen.
+            ends(45, 0xb),
         ];
         let expected = [
             (Interval::seen(12, 13), 0xb),
