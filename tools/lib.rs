@@ -5,6 +5,8 @@ pub mod biolatency;
 #[path = "lockstat/main.rs"]
 pub mod lockstat;
 #[cfg(test)]
+mod made_up;
+#[cfg(test)]
 mod narrow;
 #[path = "offcputime/main.rs"]
 pub mod offcputime;

@@ -6,31 +6,26 @@ use std::sync::Arc;
 use budget::Window;
 use fastrand::Rng;
 use host::clock::Edges;
-use profile::frame::{Frame, FrameKind};
+use profile::frame::Frame;
 use profile::json;
 use profile::model::{Profile, Task};
 use serde_json::{Map, Value};
 
+use crate::made_up::{self, frame};
+
 /// A stack that stands for an id.
 pub(crate) fn stack(id: u64) -> Arc<[Frame]> {
     let frame = Frame {
-        name: format!("function {id}").into(),
-        kind: FrameKind::User,
-        inlined: false,
-        module: None,
         address: id,
-        line: None,
+        ..frame(&format!("function {id}"))
     };
     [frame].into()
 }
 
 pub(crate) fn task(rng: &mut Rng) -> Task {
     let tgid = rng.u32(1..9);
-    Task::new(
-        format!("thread{}", rng.u32(0..3)),
-        tgid,
-        tgid + rng.u32(0..3),
-    )
+    let comm = format!("thread{}", rng.u32(0..3));
+    made_up::task(&comm, tgid, tgid + rng.u32(0..3))
 }
 
 /// JSON but for the cost of the run, which is never the same.

@@ -1,5 +1,4 @@
 use clap::Parser;
-use profile::model::Task;
 
 use crate::lockstat::answer::lines;
 use crate::lockstat::args::Args;
@@ -7,11 +6,8 @@ use crate::lockstat::headline::worst;
 use crate::lockstat::next::next;
 use crate::lockstat::row::tests::{row, waiter};
 use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Meanwhile, Side};
+use crate::made_up::task;
 use crate::narrow::{COMMS, LONG_NS, assert_narrow};
-
-fn task(tgid: u32, tid: u32) -> Task {
-    Task::new("app", tgid, tid)
-}
 
 /// A lock that threads waited for.
 fn lock(class: &'static str, own: &str, threads: &[(u32, u32)], total_ns: u64) -> LockRow {
@@ -21,7 +17,7 @@ fn lock(class: &'static str, own: &str, threads: &[(u32, u32)], total_ns: u64) -
     lock.name = LockName::new(own, "");
     let waiters = threads
         .iter()
-        .map(|&(tgid, tid)| waiter(task(tgid, tid), 1 + u64::from(tgid)));
+        .map(|&(tgid, tid)| waiter(task("app", tgid, tid), 1 + u64::from(tgid)));
     lock.waiters = waiters.collect();
     lock
 }
@@ -198,7 +194,7 @@ fn a_holder_is_looked_at_by_what_it_did() {
     let with = |on_cpu, runnable, blocked, kind| {
         let mut held = lock("mutex", "queue", &[(7, 8)], 500);
         held.holders = vec![Holder {
-            task: task(11, 12),
+            task: task("app", 11, 12),
             kind,
             waits: 1,
             caused_ns: 1,

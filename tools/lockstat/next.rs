@@ -75,10 +75,10 @@ fn of_holder(holder: &Holder, is_there: fn(u32) -> bool) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use profile::model::Task;
 
     use super::*;
     use crate::lockstat::row::tests::{row, waiter};
+    use crate::made_up::task;
 
     #[test]
     fn a_look_at_this_instant_is_for_what_it_knows() {
@@ -86,8 +86,7 @@ mod tests {
             let mut hung = row(500);
             (hung.identity.side, hung.identity.class) = (side, class);
             hung.open = 1;
-            let task = Task::new("app", 7, 8);
-            hung.waiters = vec![waiter(task, 500)];
+            hung.waiters = vec![waiter(task("app", 7, 8), 500)];
             next(&Args::parse_from(["lockstat"]), &[hung], 1_000, |_| true)
         };
         let now = "lockstat --now -p 7 ";

@@ -307,6 +307,7 @@ impl Holder {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::made_up::task;
 
     /// A mutex that was waited for once.
     pub(crate) fn row(total_ns: u64) -> LockRow {
@@ -346,7 +347,7 @@ pub(crate) mod tests {
     /// Threads 8, 9 and so on, which came last so often.
     pub(crate) fn arrivals(times: &[u64]) -> Vec<Arrival> {
         let of = |(tid, times): (u32, &u64)| Arrival {
-            task: Task::new("team", 7, tid),
+            task: task("team", 7, tid),
             times: *times,
             caused_ns: 10 * times,
             caller: Some("work".into()),

@@ -1,4 +1,3 @@
-use profile::model::Task;
 use profile::style::Style;
 
 use crate::lockstat::left_out;
@@ -6,23 +5,20 @@ use crate::lockstat::row::LeftOut;
 use crate::lockstat::row::tests::{arrivals, row};
 use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Meanwhile, Side, Waiter};
 use crate::lockstat::table::{Look, write};
+use crate::made_up::task;
 use crate::narrow::{COMMS, LONG_NS, MANY, assert_narrow};
-
-fn task(comm: &str, tid: u32) -> Task {
-    Task::new(comm, 100, tid)
-}
 
 fn waiter(tid: u32, caller: &str, total_ns: u64) -> Waiter {
     Waiter {
         caller: Some(caller.into()),
         kernel: 1,
-        ..crate::lockstat::row::tests::waiter(task("app", tid), total_ns)
+        ..crate::lockstat::row::tests::waiter(task("app", 100, tid), total_ns)
     }
 }
 
 fn holder(comm: &str, tid: u32, kind: HolderKind, caused_ns: u64) -> Holder {
     Holder {
-        task: task(comm, tid),
+        task: task(comm, 100, tid),
         kind,
         waits: 1,
         caused_ns,

@@ -1,19 +1,13 @@
 //! First lines of made-up profiles.
 
 use clap::Parser;
-use profile::model::{Sample, Task};
+use profile::model::Sample;
 
 use super::*;
-use crate::offcputime::report::VALUES;
+use crate::made_up::{off_cpu, task, wait};
 
 fn sample(comm: &str, tgid: u32, tid: u32, reason: &'static str, ms: u64) -> Sample {
-    Sample {
-        task: Task::new(comm, tgid, tid),
-        reason: Some(reason),
-        count: 1,
-        values: vec![ms * 1_000_000],
-        ..Sample::default()
-    }
+    wait(task(comm, tgid, tid), reason, &[ms * 1_000_000])
 }
 
 /// The same, of which it could have run for some time.
@@ -24,12 +18,7 @@ fn queued(mut sample: Sample, ms: u64) -> Sample {
 }
 
 fn first_lines(samples: Vec<Sample>, oncpu_ms: u64) -> String {
-    let profile = Profile {
-        tool: "offcputime",
-        values: VALUES.to_vec(),
-        samples,
-        duration_ns: 1,
-    };
+    let profile = off_cpu(samples, 1);
     let accounting = Accounting {
         threads: 6,
         oncpu_ns: oncpu_ms * 1_000_000,
@@ -42,12 +31,8 @@ fn first_lines(samples: Vec<Sample>, oncpu_ms: u64) -> String {
 fn threads_with_nothing_to_do_have_that_as_their_answer() {
     let mut idle = sample("server", 7, 7, "epoll", 9_900);
     idle.idle = true;
-    let mut profile = Profile {
-        tool: "offcputime",
-        values: Vec::new(),
-        samples: vec![idle, sample("server", 7, 7, "preempted", 60)],
-        duration_ns: 10_000_000_000,
-    };
+    let samples = vec![idle, sample("server", 7, 7, "preempted", 60)];
+    let mut profile = off_cpu(samples, 10_000_000_000);
     let accounting = Accounting {
         threads: 1,
         lifetime_ns: 10_000_000_000,

@@ -1,9 +1,9 @@
 //! Idleness of made-up rows.
 
 use host::waits::{Wait, file_type, flags};
-use profile::model::Task;
 
 use super::*;
+use crate::made_up::{frame, task};
 use crate::offcputime::details::Lengths;
 
 const MS: u64 = 1_000_000;
@@ -11,7 +11,7 @@ const MS: u64 = 1_000_000;
 /// A wait of a thread in a call, at a depth, for some time in as many pieces.
 fn row(tid: u32, call: libc::c_long, user: u64, ns: u64, count: u64) -> Row {
     Row {
-        task: Task::new("a", 1, tid),
+        task: task("a", 1, tid),
         wait: Wait {
             syscall: call.try_into().expect("a small number"),
             ..Wait::default()
@@ -268,14 +268,6 @@ fn a_habit_tells_where_a_stack_is_not_complete() {
 
 #[test]
 fn a_thread_of_go_without_a_goroutine_rests_wherever_it_parks() {
-    let frame = |name: &str| Frame {
-        name: name.into(),
-        kind: profile::frame::FrameKind::User,
-        inlined: false,
-        module: None,
-        address: 0,
-        line: None,
-    };
     let rests = |wait, names: &[&str]| {
         let frames: Vec<Frame> = names.iter().map(|name| frame(name)).collect();
         rests_in_go(wait, &frames)

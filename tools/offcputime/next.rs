@@ -110,30 +110,15 @@ mod tests {
     use std::sync::Arc;
 
     use clap::Parser;
-    use profile::frame::{Frame, FrameKind};
-    use profile::model::{Task, Waker};
+    use profile::model::Waker;
 
     use super::*;
+    use crate::made_up::{frame, off_cpu, task, wait};
 
     fn sample(tgid: u32, reason: &'static str, ns: u64, idle: bool) -> Sample {
         Sample {
-            task: Task::new("a", tgid, tgid),
-            reason: Some(reason),
             idle,
-            count: 1,
-            values: vec![ns],
-            ..Sample::default()
-        }
-    }
-
-    fn frame(name: &str) -> Frame {
-        Frame {
-            name: name.into(),
-            kind: FrameKind::User,
-            inlined: false,
-            module: None,
-            address: 0,
-            line: None,
+            ..wait(task("a", tgid, tgid), reason, &[ns])
         }
     }
 
@@ -146,12 +131,7 @@ mod tests {
     }
 
     fn line_with(args: &Args, samples: &[Sample], oncpu_ns: u64, quotas: &[UsedUp]) -> String {
-        let profile = Profile {
-            tool: "offcputime",
-            values: Vec::new(),
-            samples: samples.to_vec(),
-            duration_ns: 1,
-        };
+        let profile = off_cpu(samples.to_vec(), 1);
         let accounting = Accounting {
             oncpu_ns,
             ..Accounting::default()
@@ -217,7 +197,7 @@ mod tests {
         let args = Args::parse_from(["offcputime", "--waker"]);
         assert_eq!(line(&args, &waits, 0), "pressure 5 1", "interrupts alone");
         waits[1].waker = Some(Arc::new(Waker {
-            task: Some(Task::new("b", 77, 78)),
+            task: Some(task("b", 77, 78)),
             user: [].into(),
             user_end: None,
             kernel: [].into(),

@@ -3,13 +3,13 @@
 use fastrand::Rng;
 use host::clock::Edges;
 use host::waits::Wait;
-use profile::losses::Losses;
 use profile::model::StackEnd;
 
 use clap::Parser;
 
 use super::*;
-use crate::offcputime::details::{Details, Lengths};
+use crate::made_up::off_cpu;
+use crate::offcputime::details::Lengths;
 use crate::offcputime::losses::Lost;
 use crate::offcputime::sampled::Sums;
 use crate::one_window::{self, assert_same, stack};
@@ -25,12 +25,7 @@ fn json_of(harvest: &Harvest) -> String {
         values: vec![row.blocked_ns, row.runqueue_ns],
         ..Sample::default()
     });
-    let profile = Profile {
-        tool: "offcputime",
-        values: VALUES.to_vec(),
-        samples: samples.collect(),
-        duration_ns: harvest.window.ns(),
-    };
+    let profile = off_cpu(samples.collect(), harvest.window.ns());
     let report = Report {
         args: &Args::parse_from(["offcputime"]),
         harvest,
@@ -83,13 +78,8 @@ fn part(rng: &mut Rng, window: Edges) -> Harvest {
     Harvest {
         open: rows.iter().filter(|row| row.is_open).count() as u64,
         rows,
-        accounting,
-        losses: Losses::default(),
         window,
-        estimates: None,
-        quotas: Vec::new(),
-        details: Details::default(),
-        cycles: None,
+        ..tests::harvest_of(accounting)
     }
 }
 

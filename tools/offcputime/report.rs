@@ -374,4 +374,4 @@ mod one_window_tests;
 
 #[cfg(test)]
 #[path = "report_tests.rs"]
-mod tests;
+pub(crate) mod tests;

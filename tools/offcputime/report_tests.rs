@@ -5,9 +5,9 @@ use clap::Parser;
 use host::clock::Edges;
 use host::waits::{Reason, Wait, flags};
 use profile::losses::Losses;
-use profile::model::Task;
 
 use super::*;
+use crate::made_up::{off_cpu, task, wait};
 use crate::narrow::{COMMS, LONG_NS, MANY, assert_narrow};
 use crate::offcputime::details::Details;
 use budget::Estimate;
@@ -44,7 +44,8 @@ fn what_is_not_sure_is_said_in_words() {
     );
 }
 
-fn harvest_of(accounting: Accounting) -> Harvest {
+/// A harvest without rows.
+pub(crate) fn harvest_of(accounting: Accounting) -> Harvest {
     Harvest {
         rows: Vec::new(),
         accounting,
@@ -72,20 +73,12 @@ fn no_line_is_too_long_whatever_the_names_are() {
     harvest.open = MANY;
     let samples = reasons::WORDS.iter().flat_map(|reason| {
         COMMS.map(|comm| Sample {
-            task: Task::new(comm, 4_194_304, 4_194_303),
-            reason: Some(reason),
             idle: *reason == "poll",
             count: MANY,
-            values: vec![LONG_NS, LONG_NS],
-            ..Sample::default()
+            ..wait(task(comm, 4_194_304, 4_194_303), reason, &[LONG_NS; 2])
         })
     });
-    let profile = Profile {
-        tool: "offcputime",
-        values: VALUES.to_vec(),
-        samples: samples.collect(),
-        duration_ns: LONG_NS,
-    };
+    let profile = off_cpu(samples.collect(), LONG_NS);
     let estimate = Estimate {
         total: LONG_NS as f64,
         margin: 7.0 * LONG_NS as f64,
@@ -119,12 +112,7 @@ fn no_line_is_too_long_whatever_the_names_are() {
 fn a_quota_that_threads_lacked_is_named_behind_their_answer() {
     let sample = |reason, ns| sample_of(reason, [0, ns], false);
     let of = |samples: Vec<Sample>| {
-        let profile = Profile {
-            tool: "offcputime",
-            values: VALUES.to_vec(),
-            samples,
-            duration_ns: 1,
-        };
+        let profile = off_cpu(samples, 1);
         let group = UsedUp {
             path: "/cg/cpu/pod".into(),
             quota_ns: 5_000_000,
@@ -152,15 +140,8 @@ fn a_quota_that_threads_lacked_is_named_behind_their_answer() {
 /// A process's wait, with its time blocked and in the run queue, ns.
 fn sample_of(reason: &'static str, values: [u64; 2], idle: bool) -> Sample {
     Sample {
-        task: Task::new("app", 7, 7),
-        reason: Some(reason),
-        user: [].into(),
-        user_end: None,
-        kernel: [].into(),
-        waker: None,
         idle,
-        count: 1,
-        values: values.into(),
+        ..wait(task("app", 7, 7), reason, &values)
     }
 }
 
@@ -169,12 +150,7 @@ fn report_of(options: &str, waits: &[(&'static str, u64, bool)], filtered: u64) 
     let samples = waits
         .iter()
         .map(|(reason, ns, idle)| sample_of(reason, [*ns, 0], *idle));
-    let profile = Profile {
-        tool: "offcputime",
-        values: VALUES.to_vec(),
-        samples: samples.collect(),
-        duration_ns: 1_000_000,
-    };
+    let profile = off_cpu(samples.collect(), 1_000_000);
     let harvest = harvest_of(Accounting {
         threads: 1,
         filtered,

@@ -216,8 +216,8 @@ fn figures(accounting: &mut Accounting) -> [&mut u64; FIGURES] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::offcputime::details::Details;
     use crate::offcputime::losses::Lost;
+    use crate::offcputime::report::tests::harvest_of;
 
     /// Totals in the maps after so many windows, each with a fifth of the time lost.
     fn after(windows: u64) -> Accounting {
@@ -236,20 +236,6 @@ mod tests {
         }
     }
 
-    fn part(accounting: Accounting) -> Harvest {
-        Harvest {
-            rows: Vec::new(),
-            accounting,
-            losses: Losses::default(),
-            window: Edges::default(),
-            open: 0,
-            estimates: None,
-            quotas: Vec::new(),
-            details: Details::default(),
-            cycles: None,
-        }
-    }
-
     #[test]
     fn what_windows_lost_stands_for_their_strata_like_all_else() {
         let mut sums = Sums::default();
@@ -259,7 +245,7 @@ mod tests {
                 end_ns: number * 1_000 + 10,
                 stratum_ns,
             };
-            sums.add(&part(after(number)), after(number), &window);
+            sums.add(&harvest_of(after(number)), after(number), &window);
         }
         let accounting = sums.harvest(1.0, Edges::default()).accounting;
         let lost = accounting.lost;

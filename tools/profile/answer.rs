@@ -198,16 +198,15 @@ fn target(args: &Args, profile: &Profile) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use host::clock::Edges;
-    use profile::losses::Losses;
-    use profile::model::{Sample, Task};
+    use profile::model::Sample;
 
     use super::*;
-    use crate::profile::harvest::Totals;
+    use crate::made_up::task;
+    use crate::profile::report::tests::harvest_of;
 
     fn sample(comm: &str, tgid: u32, tid: u32, value: u64) -> Sample {
         Sample {
-            task: Task::new(comm, tgid, tid),
+            task: task(comm, tgid, tid),
             count: value,
             values: vec![value],
             ..Sample::default()
@@ -221,18 +220,7 @@ mod tests {
             ..Profile::default()
         };
         let args = Args::parse_from(["profile", "-C", "0", "-c", "1000000"]);
-        let harvest = Harvest {
-            rows: Vec::new(),
-            totals: Totals::default(),
-            losses: Losses::default(),
-            window: Edges {
-                start_ns: 0,
-                end_ns: 100_000_000,
-            },
-            expected: None,
-            estimates: None,
-            quotas: Vec::new(),
-        };
+        let harvest = harvest_of(100_000_000);
         let busy = |profile: &Profile| {
             let nobody_is_there = |_| None;
             busy(&args, &harvest, profile, nobody_is_there).expect("a clock")

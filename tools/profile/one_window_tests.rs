@@ -75,8 +75,7 @@ fn one_window_is_the_exact_run() {
             losses,
             window,
             expected: Some(count),
-            estimates: None,
-            quotas: Vec::new(),
+            ..tests::harvest_of(0)
         };
         [json_of(&args, &harvest), json_of(&args, &told)]
     });

@@ -297,40 +297,41 @@ fn ticks_due(totals: &Totals, expected: u64) -> (String, bool) {
 mod one_window_tests;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use clap::Parser;
-    use profile::frame::{Frame, FrameKind};
+    use profile::frame::Frame;
     use profile::losses::Losses;
-    use profile::model::Task;
 
     use super::*;
+    use crate::made_up::{frame, task};
     use crate::narrow::{COMMS, LONG_NS, MANY, PATHS, assert_narrow};
 
-    #[test]
-    fn no_line_is_too_long_whatever_the_names_are() {
-        let harvest = Harvest {
+    /// A harvest without rows of a window of that length.
+    pub(crate) fn harvest_of(window_ns: u64) -> Harvest {
+        Harvest {
             rows: Vec::new(),
             totals: Totals::default(),
             losses: Losses::default(),
             window: Edges {
                 start_ns: 0,
-                end_ns: LONG_NS,
+                end_ns: window_ns,
             },
             expected: None,
             estimates: None,
             quotas: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn no_line_is_too_long_whatever_the_names_are() {
+        let harvest = harvest_of(LONG_NS);
         let frame = |name: &str, module: &str| Frame {
-            name: name.into(),
-            kind: FrameKind::User,
-            inlined: false,
             module: Some(module.into()),
-            address: 1,
-            line: None,
+            ..frame(name)
         };
         let samples = COMMS.iter().flat_map(|comm| {
             PATHS.map(|path| Sample {
-                task: Task::new(*comm, 4_194_304, 4_194_303),
+                task: task(comm, 4_194_304, 4_194_303),
                 user: [frame(path, path), frame(comm, comm)].into(),
                 count: MANY,
                 values: vec![MANY],

@@ -151,9 +151,10 @@ fn most(
 
 #[cfg(test)]
 mod tests {
-    use profile::model::{Sample, ValueType};
+    use profile::model::Sample;
 
     use super::*;
+    use crate::made_up::{self, off_cpu, task};
     use crate::narrow::{PATHS, assert_narrow};
     use crate::offcputime::ProcessTime;
 
@@ -162,23 +163,16 @@ mod tests {
     const FIRST: u32 = 1 << 30;
 
     fn wait(process: u32, reason: &'static str, idle: bool, s: [u64; 2]) -> Sample {
+        let number = FIRST + process;
+        let task = task(&format!("p{process}"), number, number);
         Sample {
-            task: Task::new(format!("p{process}"), FIRST + process, FIRST + process),
-            reason: Some(reason),
             idle,
-            count: 1,
-            values: s.map(|s| s * S).into(),
-            ..Sample::default()
+            ..made_up::wait(task, reason, &s.map(|s| s * S))
         }
     }
 
     fn chosen(samples: Vec<Sample>, used: &[(u32, u64)]) -> Option<Chosen> {
-        let values = ["blocked", "runqueue"].map(|name| ValueType::new(name, "ns"));
-        let off = Profile {
-            values: values.into(),
-            samples,
-            ..Profile::default()
-        };
+        let off = off_cpu(samples, 0);
         let mut details = Details::default();
         details.processes.extend(used.iter().map(|(process, s)| {
             let time = ProcessTime {

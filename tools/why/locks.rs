@@ -262,40 +262,20 @@ fn function(kernel: &[Frame], user: &[Frame]) -> Option<Arc<str>> {
 
 #[cfg(test)]
 mod tests {
-    use profile::frame::FrameKind;
-    use profile::model::{Task, ValueType};
-
     use super::*;
     use crate::lockstat::{Waited, example_row};
+    use crate::made_up::{self, frame, off_cpu, task};
 
     fn stack() -> Arc<[Frame]> {
-        let frame = Frame {
-            name: "lookup".into(),
-            kind: FrameKind::User,
-            inlined: false,
-            module: None,
-            address: 0,
-            line: None,
-        };
-        [frame].into()
-    }
-
-    fn task(tid: u32) -> Task {
-        Task::new("app", 1, tid)
+        [frame("lookup")].into()
     }
 
     /// A thread's three waits.
     fn wait(tid: u32, ns: u64) -> Sample {
         Sample {
-            task: task(tid),
-            reason: Some("futex"),
             user: stack(),
-            user_end: None,
-            kernel: [].into(),
-            waker: None,
-            idle: false,
             count: 3,
-            values: vec![ns, 0],
+            ..made_up::wait(task("app", 1, tid), "futex", &[ns, 0])
         }
     }
 
@@ -303,7 +283,7 @@ mod tests {
         let mut row = example_row(100);
         (row.identity.side, row.identity.class) = (Side::User, 0);
         let waits = waits.iter().map(|(tid, ns)| Waited {
-            task: task(*tid),
+            task: task("app", 1, *tid),
             kernel: [].into(),
             user: stack(),
             count: 2,
@@ -315,22 +295,12 @@ mod tests {
         }
     }
 
-    fn profile(samples: Vec<Sample>) -> Profile {
-        let value = |name| ValueType::new(name, "ns");
-        Profile {
-            tool: "offcputime",
-            values: vec![value("blocked"), value("runqueue")],
-            samples,
-            duration_ns: 1,
-        }
-    }
-
     const AT: &str = "lookup";
 
     #[test]
     fn locks_have_their_time_and_never_more_than_there_was() {
         let waits = [(1, 1_000), (2, 1_000), (3, 70), (4, 1_000)];
-        let off = profile(waits.map(|(tid, ns)| wait(tid, ns)).into());
+        let off = off_cpu(waits.map(|(tid, ns)| wait(tid, ns)).into(), 1);
         // Lockstat has more of thread 2 than there was; the third lock is small.
         let locks = [
             lock(&[(1, 900), (2, 1_000), (4, 990)]),
@@ -356,7 +326,7 @@ mod tests {
 
     #[test]
     fn the_same_waits_are_all_time_though_it_differs() {
-        let off = profile(vec![wait(1, 1_000), wait(2, 1_000)]);
+        let off = off_cpu(vec![wait(1, 1_000), wait(2, 1_000)], 1);
         let mut own = lock(&[(1, 600), (2, 600)]);
         own.waits[0].count = 3;
         let place: Place = ("futex", Some(AT.into()));
@@ -372,7 +342,7 @@ mod tests {
 
     #[test]
     fn what_was_seen_of_a_part_of_the_time_stands_for_all_of_it() {
-        let off = profile(vec![wait(1, 1_000)]);
+        let off = off_cpu(vec![wait(1, 1_000)], 1);
         let split = Split::of(&off, &[lock(&[(1, 100)])], 4.0);
         let place: Place = ("futex", Some(AT.into()));
         assert_eq!(split.parts(&off.samples[0], &place, 1_000), [(0, 400)]);

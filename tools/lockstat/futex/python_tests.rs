@@ -1,13 +1,10 @@
 use super::*;
+use crate::made_up::frame;
 
 fn native(name: &str) -> Frame {
     Frame {
-        name: name.into(),
-        kind: FrameKind::User,
-        inlined: false,
         module: Some("/usr/bin/python3".into()),
-        address: 0,
-        line: None,
+        ..frame(name)
     }
 }
 

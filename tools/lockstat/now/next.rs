@@ -65,10 +65,11 @@ fn of_holder(phase: Phase, holder: &Task, is_there: fn(u32) -> bool) -> Option<S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::made_up::task;
 
     #[test]
     fn a_holder_is_looked_at_by_what_it_does() {
-        let holder = |tgid| Task::new("a\u{1b}b", tgid, 12);
+        let holder = |tgid| task("a\u{1b}b", tgid, 12);
         let next = |phase| of_holder(phase, &holder(11), |pid| pid == 11).unwrap();
         assert_eq!(
             next(Phase::Running),

@@ -11,6 +11,7 @@ use crate::lockstat::futex::Class as FutexClass;
 use crate::lockstat::now::lock::Told;
 use crate::lockstat::now::thread::{Stack, Threads};
 use crate::lockstat::postgres::Class;
+use crate::made_up::frame;
 use crate::narrow::{COMMS, MANY, PATHS, assert_narrow};
 
 /// Threads of which each waits for the next one, and the last for nothing, or for the first.
@@ -31,12 +32,8 @@ fn chain(comm: &str, path: &str, length: usize, is_circle: bool) -> Snapshot {
         told: Told::default(),
     });
     let frame = |kind| Frame {
-        name: path.repeat(2).into(),
         kind,
-        inlined: false,
-        module: None,
-        address: 1,
-        line: None,
+        ..frame(&path.repeat(2))
     };
     let stack = Stack {
         user: [frame(FrameKind::User)].into(),

@@ -97,7 +97,7 @@ impl Thread {
     #[cfg(test)]
     pub(crate) fn made_up(comm: &str) -> Self {
         let mut thread = Self::decode(&now_thread::default(), Vec::new());
-        thread.task = Task::new(comm, 4_194_304, 4_194_303);
+        thread.task = crate::made_up::task(comm, 4_194_304, 4_194_303);
         thread.wanted = true;
         thread
     }

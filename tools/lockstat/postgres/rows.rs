@@ -121,10 +121,9 @@ fn caller(frames: &[Frame]) -> Option<Arc<str>> {
 
 #[cfg(test)]
 mod tests {
-    use profile::frame::FrameKind;
-
     use super::*;
     use crate::lockstat::row::tests::row;
+    use crate::made_up::frame;
 
     fn of_server(event: u32, total_ns: u64) -> LockRow {
         let mut row = row(total_ns);
@@ -151,12 +150,8 @@ mod tests {
     fn functions_that_only_wait_are_passed_over() {
         let stack = |names: &[(&str, &str)]| -> Vec<Frame> {
             let frames = names.iter().map(|(name, module)| Frame {
-                name: (*name).into(),
                 module: Some((*module).into()),
-                kind: FrameKind::User,
-                inlined: false,
-                address: 0,
-                line: None,
+                ..frame(name)
             });
             frames.collect()
         };

@@ -79,15 +79,12 @@ fn count(releases: Vec<Release>) -> Vec<Arrival> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::made_up::task;
 
     fn release(waiter: u32, by: u32, waker: u64, waits: u64, ns: u64) -> Release {
         Release {
             waiter: (1, waiter),
-            by: Task {
-                comm: "team".into(),
-                tgid: 1,
-                tid: by,
-            },
+            by: task("team", 1, by),
             waker,
             waits,
             ns,

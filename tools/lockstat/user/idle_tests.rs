@@ -1,8 +1,7 @@
-use profile::model::Task;
-
 use super::*;
 use crate::lockstat::row::tests::{row, waiter};
 use crate::lockstat::row::{Arrival, Holder, HolderKind, Meanwhile};
+use crate::made_up::task;
 
 const MS: u64 = 1_000_000;
 const WINDOW_NS: u64 = 1_000 * MS;
@@ -16,18 +15,10 @@ fn waits(class: Class, role: Role, threads: &[(u32, usize, u64, u64)]) -> (Class
         count,
         // Stacks are called by their depths.
         user: depth as u64,
-        ..waiter(task(tid), ns)
+        ..waiter(task("app", 1, tid), ns)
     });
     lock.waiters = waiters.collect();
     (class, role, lock)
-}
-
-fn task(tid: u32) -> Task {
-    Task {
-        comm: "app".into(),
-        tgid: 1,
-        tid,
-    }
 }
 
 /// Two frames of the C library are at each leaf.
@@ -136,7 +127,7 @@ fn those_who_release_each_other_may_share_something() {
     let threads = [(1, 3, 400 * MS, 20), (2, 3, 950 * MS, 20)];
     let mut pool = waits(Class::Sem, Role::Unsaid, &threads);
     let holder = |tid, caused_ns| Holder {
-        task: task(tid),
+        task: task("app", 1, tid),
         kind: HolderKind::Waker,
         waits: 20,
         caused_ns,
@@ -176,7 +167,7 @@ fn a_barrier_that_nobody_comes_to_is_left() {
     // Somebody came to it once, near the interval's end.
     let mut reached = waits(Class::Barrier, Role::Trouble, &[(1, 0, 930 * MS, 1)]);
     reached.2.last.push(Arrival {
-        task: task(9),
+        task: task("app", 1, 9),
         times: 1,
         caused_ns: 930 * MS,
         caller: None,
