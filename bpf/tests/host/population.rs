@@ -20,6 +20,16 @@ pub(crate) struct Task {
     pub(crate) is_asked: bool,
 }
 
+impl Task {
+    /// Number in the tool's namespace; 0: it has none there.
+    pub(crate) fn number(&self, is_inside: bool) -> u32 {
+        match is_inside {
+            true => self.facts.inner_pid,
+            false => self.facts.pid,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     No,
@@ -28,18 +38,24 @@ pub(crate) enum Wanted {
     Yes,
 }
 
-/// A process that lives. Its leader is its first task.
+/// A process of which something is left.
 pub(crate) struct Process {
     /// Nobody else has it, now or later.
     pub(crate) serial: u32,
     pub(crate) parent: u32,
     pub(crate) wanted: Wanted,
+    /// Those that run.
     pub(crate) tasks: Vec<Task>,
+    /// Those that have exited, and are not freed.
+    pub(crate) exited: Vec<Task>,
 }
 
 impl Process {
+    /// The last one that is freed.
     pub(crate) fn leader(&self) -> &Task {
-        &self.tasks[0]
+        let mut all = self.tasks.iter().chain(&self.exited);
+        all.find(|task| task.facts.pid == task.facts.tgid)
+            .expect("a leader")
     }
 }
 
@@ -115,8 +131,9 @@ impl Population {
     fn free_number(&mut self) -> u32 {
         loop {
             let number = self.rng.u32(10..50);
-            let tasks = || self.processes.iter().flat_map(|process| &process.tasks);
-            if tasks().all(|task| task.facts.pid != number) {
+            let tasks = |process: &'_ Process| [process.tasks.clone(), process.exited.clone()];
+            let mut all = self.processes.iter().flat_map(tasks).flatten();
+            if all.all(|task| task.facts.pid != number) {
                 return number;
             }
         }
@@ -177,6 +194,7 @@ impl Population {
             parent,
             wanted,
             tasks: vec![task],
+            exited: Vec::new(),
         });
         self.serial += 1;
         self.dress_all();
@@ -214,8 +232,8 @@ impl Population {
             let parent = leader_of(process.parent);
             let parent = parent.or_else(|| leader_of(INIT)).expect("it lives");
             let live = process.tasks.len() as u32;
-            let leader = process.tasks[0].body;
-            for task in &mut process.tasks {
+            let leader = process.leader().body;
+            for task in process.tasks.iter_mut().chain(&mut process.exited) {
                 task.facts.live = live;
                 task.facts.leader = leader;
                 task.facts.parent = parent;
@@ -223,6 +241,10 @@ impl Population {
                 dress(&self.host, task);
             }
         }
+    }
+
+    pub(crate) fn is_listed(&self, number: u32) -> bool {
+        self.host.entry::<_, u8>("target_tgids", &number).is_some()
     }
 
     pub(crate) fn call(&self, name: &str, body: Body) {
@@ -277,11 +299,17 @@ impl Population {
         self.processes[process].tasks[0].facts.flags &= !NO_EXEC;
         self.dress_all();
         self.rename(process, 0);
-        if self.processes[process].wanted == Wanted::FromExec {
-            self.processes[process].wanted = Wanted::Yes;
+        self.executes(process);
+    }
+
+    /// A thread of it that runs has executed something.
+    pub(crate) fn executes(&mut self, process: usize) {
+        let process = &mut self.processes[process];
+        if process.wanted == Wanted::FromExec {
+            process.wanted = Wanted::Yes;
         }
-        let leader = self.processes[process].leader().body as u64;
-        self.host.run("sched_process_exec", &[leader]);
+        self.host
+            .run("sched_process_exec", &[process.tasks[0].body as u64]);
     }
 
     pub(crate) fn rename(&mut self, process: usize, task: usize) {
@@ -293,17 +321,19 @@ impl Population {
         dress(&self.host, task);
     }
 
+    /// One of its threads, which is not freed yet.
+    pub(crate) fn thread_exits(&mut self, process: usize, thread: usize) {
+        let task = self.processes[process].tasks.remove(thread);
+        self.processes[process].exited.push(task);
+        self.dress_all();
+        self.host.run("sched_process_exit", &[task.body as u64]);
+    }
+
     /// The last one of its threads; a process's last one is its leader.
     pub(crate) fn exit_thread(&mut self, process: usize) {
-        let task = self.processes[process].tasks.pop().expect("it lives");
-        let mut facts = task.facts;
-        facts.live -= 1;
-        dress(&self.host, &Task { facts, ..task });
-        for task in &mut self.processes[process].tasks {
-            task.facts.live -= 1;
-            dress(&self.host, task);
-        }
-        self.host.run("sched_process_exit", &[task.body as u64]);
+        let last = self.processes[process].tasks.len() - 1;
+        self.thread_exits(process, last);
+        let task = self.processes[process].exited.pop().expect("it has exited");
         if !self.is_hashed {
             self.call("host_free_task", task.body);
             return;

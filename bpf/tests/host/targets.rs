@@ -53,10 +53,10 @@ struct Asked {
 
 impl Asked {
     fn random(population: &mut Population) -> Self {
-        let inside = population.is_inside;
         let is_followed = population.is_followed;
-        let number = |task: &Task| number(task, inside);
-        let own_tgid = number(population.processes[1].leader());
+        let own_tgid = population.processes[1]
+            .leader()
+            .number(population.is_inside);
         let count = population.cgroups.len();
         let rng = &mut population.rng;
         let cgroup = (rng.u32(0..3) == 0).then(|| rng.usize(0..count));
@@ -91,7 +91,7 @@ impl Asked {
         host.set("members_in_hash", &u32::from(population.is_hashed));
         host.write("pid_namespace_level", u32::from(inside));
         for process in &mut population.processes[2..] {
-            let is_visible = number(process.leader(), inside) != 0
+            let is_visible = process.leader().number(inside) != 0
                 && (!inside || process.leader().facts.inner_namespace == NAMESPACES[0]);
             if !is_visible {
                 continue;
@@ -100,7 +100,7 @@ impl Asked {
                 let is_command = self.config.follow == 1;
                 host.tell(
                     "host_want_process",
-                    (number(process.leader(), inside), !is_command),
+                    (process.leader().number(inside), !is_command),
                 );
                 process.wanted = if is_command {
                     Wanted::FromExec
@@ -110,7 +110,7 @@ impl Asked {
             }
             for task in &mut process.tasks {
                 if self.config.by_tid == 1 && population.rng.bool() {
-                    host.tell("host_want_thread", (number(task, inside),));
+                    host.tell("host_want_thread", (task.number(inside),));
                     task.is_asked = true;
                 }
             }
@@ -151,23 +151,8 @@ impl Asked {
     }
 }
 
-/// Number in the tool's namespace.
-fn number(task: &Task, is_inside: bool) -> u32 {
-    match is_inside {
-        true => task.facts.inner_pid,
-        false => task.facts.pid,
-    }
-}
-
 fn is_told(population: &Population, body: Body) -> bool {
     population.host.ask::<bool>("host_is_member", (body,))
-}
-
-fn is_listed(population: &Population, number: u32) -> bool {
-    population
-        .host
-        .entry::<_, u8>("target_tgids", &number)
-        .is_some()
 }
 
 fn assert_targets(population: &Population, asked: &Asked, case: &str) {
@@ -191,11 +176,11 @@ fn assert_targets(population: &Population, asked: &Asked, case: &str) {
         }
         if asked.config.by_tgid == 1 {
             let is_wanted = process.wanted != Wanted::No;
-            let number = number(process.leader(), population.is_inside);
+            let number = process.leader().number(population.is_inside);
             let is_visible = number != 0 && process.leader().facts.inner_namespace == NAMESPACES[0]
                 || !population.is_inside;
             assert_eq!(
-                is_visible && is_listed(population, number),
+                is_visible && population.is_listed(number),
                 is_wanted,
                 "{case}"
             );
@@ -226,9 +211,11 @@ fn act(population: &mut Population) -> &'static str {
             "exec"
         }
         5 if may_exit => {
-            let number = number(population.processes[process].leader(), population.is_inside);
+            let number = population.processes[process]
+                .leader()
+                .number(population.is_inside);
             population.exit(process);
-            assert!(!is_listed(population, number), "{number} has exited");
+            assert!(!population.is_listed(number), "{number} has exited");
             "exit"
         }
         6 if tasks > 1 => {
