@@ -14,22 +14,9 @@ mod futexes;
 #[expect(dead_code, reason = "it has machines for other tools, too")]
 mod host;
 
+use calling::assert_same;
 use futexes::Futexes;
 use host::Host;
-
-/// Compares rows of both, each with its table, its lock, what else tells it apart, and its sums.
-fn assert_rows([programs, model]: [Vec<Vec<u64>>; 2], seed: u64, interval: u64) {
-    let only = |rows: &[Vec<u64>], others: &[Vec<u64>]| -> Vec<String> {
-        let only = rows.iter().filter(|row| others.binary_search(row).is_err());
-        only.map(|row| format!("\n{row:?}")).take(5).collect()
-    };
-    assert!(
-        programs == model,
-        "seed {seed}, interval {interval}: programs have {}\nand the model has {}",
-        only(&programs, &model).concat(),
-        only(&model, &programs).concat()
-    );
-}
 
 /// Plays 20,000 events in ten intervals; tables are full from somewhere in one of the first on.
 fn play(host: Host, seed: u64) {
@@ -42,14 +29,15 @@ fn play(host: Host, seed: u64) {
             }
             world.step();
         }
-        let rows = match interval {
+        let [programs, model] = match interval {
             9 => world.close(),
             _ => world.turn(),
         };
-        assert_rows(rows, seed, interval);
+        let of = format!("seed {seed}, interval {interval}");
+        assert_same(&of, &programs, &model);
         let (told, expected) = (world.programs.told::<[u64; 13]>(), world.book.told);
-        assert_eq!(told, expected, "seed {seed}, interval {interval}");
-        world.assert_known(&format!("seed {seed}, interval {interval}"));
+        assert_eq!(told, expected, "{of}");
+        world.assert_known(&of);
     }
 }
 

@@ -11,24 +11,10 @@ mod host;
 #[path = "host/owners.rs"]
 mod owners;
 
-use std::fmt::Debug;
-
+use calling::assert_same;
 use host::Host;
 use owners::Owners;
 use owners::log::{Sums, add_rows};
-
-fn assert_same<T: Ord + Debug>(of: &str, programs: &[T], model: &[T]) {
-    let only = |rows: &[T], others: &[T]| -> String {
-        let only = rows.iter().filter(|row| others.binary_search(row).is_err());
-        only.take(5).map(|row| format!("\n{row:?}")).collect()
-    };
-    assert!(
-        programs == model,
-        "{of}: programs have {}\nand the model has {}",
-        only(programs, model),
-        only(model, programs)
-    );
-}
 
 /// Plays 10,000 events in five intervals; tables are full from somewhere in one of the first on. The number of rows.
 fn play(host: Host, seed: u64) -> usize {

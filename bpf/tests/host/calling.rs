@@ -1,8 +1,10 @@
 //! lockstat's programs, and rows that they hand over: the functions that its hosts share.
 
 use std::ffi::c_void;
+use std::fmt::Debug;
 use std::slice;
 
+use crate::futex_account::says_something;
 use crate::host::Host;
 
 pub(crate) type Pointer = *mut c_void;
@@ -15,6 +17,52 @@ macro_rules! calls {
             self.host.ask($name, ($($argument,)*))
         })*
     };
+}
+
+/// A thread's place, by whose number holders are told apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Running,
+    Queued,
+    Asleep,
+}
+
+impl Place {
+    /// That of one that has left its CPU.
+    pub(crate) fn left(runnable: bool) -> Self {
+        match runnable {
+            true => Self::Queued,
+            false => Self::Asleep,
+        }
+    }
+}
+
+/// Kinds of holders: the lock names it; it ended the wait.
+pub(crate) const OWNER: u64 = 1;
+pub(crate) const WAKER: u64 = 3;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Holder {
+    pub(crate) kind: u64,
+    pub(crate) tid: u32,
+    pub(crate) tgid: u32,
+    /// Running, queued or asleep: 0 to 2.
+    pub(crate) state: usize,
+    /// Its kernel stack, if that was walked.
+    pub(crate) stack: u64,
+}
+
+impl Holder {
+    /// One that runs.
+    pub(crate) fn waker(tid: u32, tgid: u32) -> Self {
+        Self {
+            kind: WAKER,
+            tid,
+            tgid,
+            state: 0,
+            stack: 0,
+        }
+    }
 }
 
 type Row = extern "C" fn(*mut Vec<Vec<u64>>, *const u64, u32);
@@ -39,7 +87,7 @@ impl Programs {
         thread = "host_thread" (tid: u32, tgid: u32) -> Pointer;
         free_task = "host_free_task" (task: Pointer);
         seed = "host_seed" (task: Pointer);
-        /// Its place: on a queue, on a CPU.
+        /// On a queue, on a CPU.
         state = "host_state" (task: Pointer, queued: bool, runs: bool);
         /// A switch out; `runnable`: it goes on a queue.
         leaves = "host_leaves" (task: Pointer, runnable: bool);
@@ -60,10 +108,17 @@ impl Programs {
         self.host.told("host_interned", (id,))
     }
 
-    /// Takes the rows of a half, as `host_take` says.
-    pub(crate) fn take(&self, half: u32) -> Vec<Vec<u64>> {
+    pub(crate) fn puts(&self, task: Pointer, place: Place) {
+        self.state(task, place == Place::Queued, place == Place::Running);
+    }
+
+    /// Takes the rows of a half that say something, in the form of `Book::take`; their wakers' records have the model's numbers.
+    pub(crate) fn take(&self, half: u32, wakers: &mut Wakers) -> Vec<Vec<u64>> {
         let mut rows = Vec::new();
         self.host.tell("host_take", (half, row as Row, &mut rows));
+        wakers.renumber(&mut rows, |id| self.interned(id));
+        rows.retain(|row| says_something(row));
+        rows.sort();
         rows
     }
 
@@ -78,6 +133,20 @@ impl Programs {
     pub(crate) fn told<T: Default>(&self) -> T {
         self.host.told("host_told", ())
     }
+}
+
+/// Compares rows, each with all that tells it apart, and its sums.
+pub(crate) fn assert_same<T: Ord + Debug>(of: &str, programs: &[T], model: &[T]) {
+    let only = |rows: &[T], others: &[T]| -> String {
+        let only = rows.iter().filter(|row| others.binary_search(row).is_err());
+        only.take(5).map(|row| format!("\n{row:?}")).collect()
+    };
+    assert!(
+        programs == model,
+        "{of}: programs have {}\nand the model has {}",
+        only(programs, model),
+        only(model, programs)
+    );
 }
 
 /// Records of those who woke others, by numbers that begin with 1.
@@ -95,7 +164,7 @@ impl Wakers {
     }
 
     /// Gives waiters' rows these numbers for the ids that the programs have.
-    pub(crate) fn renumber(&mut self, rows: &mut [Vec<u64>], interned: impl Fn(u64) -> [u64; 8]) {
+    fn renumber(&mut self, rows: &mut [Vec<u64>], interned: impl Fn(u64) -> [u64; 8]) {
         for row in rows.iter_mut().filter(|row| row[0] == 2 && row[10] != 0) {
             row[10] = self.number_of(interned(row[10]));
         }

@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::calling::{Holder, OWNER};
 use crate::host::buckets::bucket;
 
 /// The operation that stands for the time after a requeue.
 pub(crate) const REQUEUED: u8 = 69;
-/// Kinds of holders: the lock names it; it ended the wait.
-pub(crate) const OWNER: u64 = 1;
-pub(crate) const WAKER: u64 = 3;
 
 /// A row's lock: address, operation, whether processes share it, whether it is waited for until a time of day, the waiter's process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -18,17 +16,6 @@ pub(crate) struct Key {
     pub(crate) is_shared: bool,
     pub(crate) is_realtime: bool,
     pub(crate) tgid: u32,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) struct Holder {
-    pub(crate) kind: u64,
-    pub(crate) tid: u32,
-    pub(crate) tgid: u32,
-    /// Running, queued or asleep: 0 to 2.
-    pub(crate) state: usize,
-    /// Its kernel stack, if that was walked.
-    pub(crate) stack: u64,
 }
 
 #[derive(Clone)]

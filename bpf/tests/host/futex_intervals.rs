@@ -1,7 +1,7 @@
 //! Ends of intervals and of the window.
 
 use super::{Call, Futexes, Place};
-use crate::futex_account::{Edge, says_something};
+use crate::futex_account::Edge;
 
 /// Longest time by which an end is known before it comes.
 const AHEAD_NS: u64 = 8_000_000;
@@ -36,7 +36,8 @@ impl Futexes {
             }
         }
         self.comes_by();
-        [self.rows(half), self.book.take(edge.half)]
+        let programs = self.programs.take(half, &mut self.wakers);
+        [programs, self.book.take(edge.half)]
     }
 
     fn is_to_end(&mut self, ns: u64, half: u32) -> Edge {
@@ -48,16 +49,6 @@ impl Futexes {
             thread.edge = Some(edge);
         }
         edge
-    }
-
-    /// Rows of the programs, in the form of `Book::take`; their wakers' records have the model's numbers.
-    fn rows(&mut self, half: u32) -> Vec<Vec<u64>> {
-        let mut rows = self.programs.take(half);
-        let programs = &self.programs;
-        self.wakers.renumber(&mut rows, |id| programs.interned(id));
-        rows.retain(|row| says_something(row));
-        rows.sort();
-        rows
     }
 
     /// Locks that are known: with an owner's place, and what user space is to look up, the address in its process.
@@ -148,7 +139,8 @@ impl Futexes {
             self.late_step();
         }
         self.comes_by();
-        [self.rows(half), self.book.take(edge.half)]
+        let programs = self.programs.take(half, &mut self.wakers);
+        [programs, self.book.take(edge.half)]
     }
 
     /// A [`Self::step`] in which no thread ends: what it waited for would go with it.

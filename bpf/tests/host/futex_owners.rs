@@ -1,7 +1,8 @@
 //! Threads that locks name, and threads that are replaced.
 
 use super::{Call, Futexes, NOBODY, Place, Waiting, level};
-use crate::futex_account::{Holder, OWNER, Wait};
+use crate::calling::{Holder, OWNER};
+use crate::futex_account::Wait;
 use crate::futex_calls::NO_CALL;
 use crate::futex_locks::JOINED;
 
@@ -49,11 +50,7 @@ impl Futexes {
             kind: OWNER,
             tid: owner.tid,
             tgid: owner.tgid,
-            state: match owner.place {
-                Place::Running => 0,
-                Place::Queued => 1,
-                Place::Asleep => 2,
-            },
+            state: owner.place as usize,
             stack: 0,
         };
         (owner.tgid == waiter.tgid || is_meant).then_some((holder, place))

@@ -1,7 +1,7 @@
 //! Wakeups of threads that sleep in futex calls, and requeues.
 
 use super::{Call, Futexes, KERNEL_STACK, Place, USER_STACK, WAITV, Waiting};
-use crate::futex_account::{Holder, WAKER};
+use crate::calling::Holder;
 use crate::futex_locks::PI_WAITS;
 
 impl Futexes {
@@ -165,13 +165,7 @@ impl Futexes {
                     ]);
                 }
                 if !self.book.is_taken && !wait.is_held_for_sure(wait.waker) {
-                    wait.holder = Some(Holder {
-                        kind: WAKER,
-                        tid: by.tid,
-                        tgid: by.tgid,
-                        state: 0,
-                        stack: 0,
-                    });
+                    wait.holder = Some(Holder::waker(by.tid, by.tgid));
                 }
             }
         }

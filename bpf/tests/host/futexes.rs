@@ -6,7 +6,7 @@
 
 use fastrand::Rng;
 
-use crate::calling::{Pointer, Programs, Wakers};
+use crate::calling::{Place, Pointer, Programs, Wakers};
 use crate::futex_account::{Book, Edge, Key, Wait};
 use crate::futex_calls::{NO_CALL, OTHER, RESTART};
 use crate::futex_locks::{FUTEX2, Lock};
@@ -81,13 +81,6 @@ struct Waiting {
     woken: Option<usize>,
     /// restart_syscall(2) has taken it up again.
     is_restarted: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Running,
-    Queued,
-    Asleep,
 }
 
 struct Thread {
@@ -211,8 +204,7 @@ impl Futexes {
 
     fn place(&mut self, at: usize, place: Place) {
         self.threads[at].place = place;
-        let (queued, runs) = (place == Place::Queued, place == Place::Running);
-        self.programs.state(self.threads[at].task, queued, runs);
+        self.programs.puts(self.threads[at].task, place);
     }
 
     fn key(&self, at: usize, waiting: &Waiting) -> Key {
@@ -310,14 +302,7 @@ impl Futexes {
                 .host
                 .switch(runnable, [task, idle], Some(state));
         }
-        self.place(
-            at,
-            if runnable {
-                Place::Queued
-            } else {
-                Place::Asleep
-            },
-        );
+        self.place(at, Place::left(runnable));
     }
 
     fn sleeps(&mut self, at: usize, hide: bool) {

@@ -4,7 +4,8 @@ use std::ptr;
 
 use super::waits::KERNEL_STACK;
 use super::{Owners, Place, STRANGER, THREADS, Waiting};
-use crate::futex_account::{Edge, End, WAKER, Wait};
+use crate::calling::WAKER;
+use crate::futex_account::{Edge, End, Wait};
 
 /// A wait that is as long is worth a walk.
 const LONG_NS: u64 = 10_000;

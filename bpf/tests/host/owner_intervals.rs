@@ -1,7 +1,7 @@
 //! Ends of intervals and of the window, and what is told then.
 
 use super::{Owners, Place, STRANGER, THREADS};
-use crate::futex_account::{Edge, says_something};
+use crate::futex_account::Edge;
 
 /// Longest time by which an end is known before it comes.
 const AHEAD_NS: u64 = 100_000;
@@ -76,17 +76,13 @@ impl Owners {
         }
     }
 
-    /// Rows of the programs, in the form of `Book::take`; their wakers' records have the model's numbers.
+    /// Rows of the programs.
     fn rows(&mut self, half: u32) -> Vec<Vec<u64>> {
-        let mut rows = self.programs.take(half);
+        let mut rows = self.programs.take(half, &mut self.wakers);
         for row in &mut rows {
             assert_eq!(row[3], 100, "nothing is a guess");
             row[3] = 0;
         }
-        let programs = &self.programs;
-        self.wakers.renumber(&mut rows, |id| programs.interned(id));
-        rows.retain(|row| says_something(row));
-        rows.sort();
         rows
     }
 

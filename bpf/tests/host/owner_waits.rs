@@ -2,7 +2,8 @@
 
 use super::locks::{READ, SPIN};
 use super::{DEEPEST, Owners, Place, STRANGER, THREADS, Waiting};
-use crate::futex_account::{Holder, OWNER, WAKER, Wait};
+use crate::calling::{Holder, OWNER, WAKER};
+use crate::futex_account::Wait;
 
 /// One of several readers.
 const READER: u64 = 2;
@@ -14,11 +15,7 @@ impl Owners {
     pub(super) fn holder(&mut self, lock: usize, with_stack: bool) -> Option<Holder> {
         let (owner, is_read) = self.owner_of(lock)?;
         let (tid, tgid) = (self.threads[owner].tid, self.threads[owner].tgid);
-        let state = match self.threads[owner].place {
-            Place::Running => 0,
-            Place::Queued => 1,
-            Place::Asleep => 2,
-        };
+        let state = self.threads[owner].place as usize;
         let mut stack = 0;
         let can_walk = self.has_holder_stacks && self.lacks != c"bpf_task_from_pid";
         if with_stack && can_walk && state > 0 && !self.is_without {
@@ -184,13 +181,7 @@ impl Owners {
         };
         let is_semaphore = top.wait.key.operation == 0;
         if !is_semaphore && top.wait.holder.is_none_or(|holder| holder.kind == WAKER) {
-            top.wait.holder = Some(Holder {
-                kind: WAKER,
-                tid,
-                tgid,
-                state: 0,
-                stack: 0,
-            });
+            top.wait.holder = Some(Holder::waker(tid, tgid));
         }
         if !wants || self.is_without {
             return;

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use fastrand::Rng;
 use oracle::Event;
 
-use crate::calling::{Pointer, Programs, Wakers};
+use crate::calling::{Place, Pointer, Programs, Wakers};
 use crate::futex_account::{Book, Edge, Key, Wait};
 use crate::host::Host;
 
@@ -47,13 +47,6 @@ const LACKED: [&CStr; 8] = [
     c"named->d_u.d_alias",
     c"semaphore->last_holder",
 ];
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Running,
-    Queued,
-    Asleep,
-}
 
 /// A wait under way.
 struct Waiting {
@@ -243,8 +236,7 @@ impl Owners {
 
     fn place(&mut self, at: usize, place: Place) {
         self.threads[at].place = place;
-        let (queued, runs) = (place == Place::Queued, place == Place::Running);
-        self.programs.state(self.threads[at].task, queued, runs);
+        self.programs.puts(self.threads[at].task, place);
     }
 
     pub(crate) fn fill(&mut self) {
@@ -324,14 +316,7 @@ impl Owners {
         if runnable {
             self.is_queued(at);
         }
-        self.place(
-            at,
-            if runnable {
-                Place::Queued
-            } else {
-                Place::Asleep
-            },
-        );
+        self.place(at, Place::left(runnable));
     }
 
     /// The uppermost wait, if its thread sleeps for it, lasts because the thread has no CPU.
