@@ -175,7 +175,7 @@ fn runqlat_under_a_storm_of_switches_keeps_its_budget_and_tells_the_truth() {
     workload.finish();
 }
 
-/// Four thousand threads that do nothing, and one that waits.
+/// Threads that do nothing, by their number if that comes last, else four thousand, and one that waits.
 pub(crate) const SLEEPERS: &str = r#"
 #include <pthread.h>
 
@@ -186,14 +186,15 @@ static void *rest(void *unused)
 	return unused;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	int threads = argc > 1 ? atoi(argv[argc - 1]) : 4000;
 	pthread_attr_t small;
 	pthread_t thread;
 
 	pthread_attr_init(&small);
 	pthread_attr_setstacksize(&small, 1 << 16);
-	for (int i = 0; i < 4000; i++)
+	for (int i = 0; i < threads; i++)
 		if (pthread_create(&thread, &small, rest, NULL))
 			_exit(3);
 	ready();

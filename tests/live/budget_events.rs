@@ -143,8 +143,7 @@ int main(void)
 
 	ready();
 	for (int i = 0; i < 3000; i++) {
-		if (write(null, "", 1) != 1)
-			_exit(3);
+		put_byte(null, 0);
 		usleep(1000);
 	}
 	say("{}\n");
@@ -159,10 +158,7 @@ fn a_stripped_librarys_function_is_found_within_a_budget() {
     // It writes for as long as a program may be traced and not be.
     let mut workload = Program::c("writes", WRITES, "").started("");
     let options = "-e uprobe:libc.so.6:write --max-overhead 5 -j";
-    let (output, _) = during("profile", options, || {
-        workload.go();
-        workload.results()
-    });
+    let (output, _) = during("profile", options, || workload.work());
     workload.finish();
     let report = output.report();
     assert!(sum(list(&report, "stacks"), "values.0") > 0, "{report}");

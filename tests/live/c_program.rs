@@ -96,6 +96,41 @@ static void pause_ns(long ns)
 	nanosleep(&pause, NULL);
 }
 
+/* Computes until this clock has gone so far. */
+static void busy_ns(clockid_t id, long long ns)
+{
+	long long end = clock_ns(id) + ns;
+
+	while (clock_ns(id) < end)
+		;
+}
+
+/* Inlined, as the next one: a thread waits in the function that says so. */
+static inline __attribute__((always_inline)) void put_byte(int to, char byte)
+{
+	if (write(to, &byte, 1) != 1)
+		_exit(7);
+}
+
+static inline __attribute__((always_inline)) char take_byte(int from)
+{
+	char byte;
+
+	if (read(from, &byte, 1) != 1)
+		_exit(7);
+	return byte;
+}
+
+/* A file to read and write, which is there from now on. */
+static int opened(const char *path)
+{
+	int file = open(path, O_RDWR | O_CREAT, 0600);
+
+	if (file < 0)
+		_exit(7);
+	return file;
+}
+
 /* Times that this thread has gone to sleep. */
 static long sleeps_so_far(void)
 {

@@ -1,5 +1,6 @@
 //! Rows of pressure of waits for what is no resource: locks, and CPU quotas.
 
+use crate::budget::SLEEPERS;
 use crate::cgroup::Cgroup;
 use crate::prelude::*;
 use crate::pressure::party;
@@ -234,32 +235,6 @@ fn threads_that_join_others_wait_for_no_lock() {
     assert_eq!(list(&lockstat, "locks"), &[] as &[Value]);
 }
 
-/// Threads that sleep; by their number.
-const CROWD: &str = r#"
-#include <pthread.h>
-static void *rest(void *arg)
-{
-	for (;;)
-		pause();
-}
-
-int main(int argc, char **argv)
-{
-	pthread_attr_t small;
-	pthread_t thread;
-
-	pthread_attr_init(&small);
-	pthread_attr_setstacksize(&small, 16384);
-	for (int i = 0; i < atoi(argv[2]); i++)
-		if (pthread_create(&thread, &small, rest, NULL))
-			_exit(3);
-	ready();
-	say("{}\n");
-	finished();
-	return 0;
-}
-"#;
-
 /// Thousands of sleepers, and among them a process whose threads queue for a mutex and one that reads from a slow disk, for so many
 /// seconds from the word.
 struct Crowded {
@@ -272,7 +247,7 @@ struct Crowded {
 
 impl Crowded {
     fn new(seconds: u32) -> Self {
-        let (crowd, of_crowd) = program(CROWD, "crowd", "5000");
+        let (crowd, of_crowd) = program(SLEEPERS, "crowd", "5000");
         let (queue, of_queue) = program(QUEUE, "queue", &format!("mutex {seconds}"));
         let (reader, of_reader) = program(DISK, "reader", &format!("read {seconds}"));
         Self {

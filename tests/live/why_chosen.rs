@@ -285,10 +285,7 @@ fn the_longest_of_waits_for_a_cpu_are_those_that_runqlat_has() {
     let mut workload = Workload::spinners(4, 2);
     let options = format!("-j -p {}", workload.pid());
     let queue = Tool::attached("runqlat", &options[..]);
-    let (output, _) = during("why", format!("{options} {ALL}"), || {
-        workload.go();
-        workload.results()
-    });
+    let (output, _) = during("why", format!("{options} {ALL}"), || workload.work());
     let (own, alone) = (output.report(), queue.end().report());
     workload.finish();
     let line = lines(&own, "run-queue")[0];

@@ -44,8 +44,7 @@ static void *work(void *sum)
 
 	while (read(held[0], &c, 1) == 1) {
 		lookup(sum);
-		if (write(done[1], "!", 1) != 1)
-			_exit(7);
+		put_byte(done[1], '!');
 	}
 	return NULL;
 }
@@ -53,7 +52,6 @@ static void *work(void *sum)
 static void *keep(void *unused)
 {
 	void *block;
-	char c;
 
 	if (posix_memalign(&block, 4096, BYTES))
 		_exit(7);
@@ -61,13 +59,11 @@ static void *keep(void *unused)
 	for (int round = 0; round < ROUNDS; round++) {
 		pthread_mutex_lock(&cache_lock);
 		for (int i = 0; i < WORKERS; i++)
-			if (write(held[1], "?", 1) != 1)
-				_exit(7);
+			put_byte(held[1], '?');
 		refill(block, round);
 		pthread_mutex_unlock(&cache_lock);
 		for (int i = 0; i < WORKERS; i++)
-			if (read(done[0], &c, 1) != 1)
-				_exit(7);
+			take_byte(done[0]);
 	}
 	return unused;
 }

@@ -52,8 +52,7 @@ static void peer(int listener)
 	while (read(client, &asked_ns, sizeof(asked_ns)) == sizeof(asked_ns)) {
 		think();
 		*socket_ns += clock_ns(CLOCK_MONOTONIC) - asked_ns;
-		if (write(client, "!", 1) != 1)
-			_exit(7);
+		put_byte(client, '!');
 	}
 	_exit(0);
 }
@@ -79,10 +78,7 @@ static void start_peer(void)
 
 __attribute__((noinline)) static void await_peer(int fd)
 {
-	char c;
-
-	if (read(fd, &c, 1) != 1)
-		_exit(7);
+	take_byte(fd);
 	WITH_FRAME;
 }
 

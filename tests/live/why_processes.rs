@@ -21,28 +21,9 @@ struct shared {
 static struct shared *shared;
 static int requests[2], wanted[2], held[2], jobs[2], done[2], answers[WORKERS][2], disk = -1;
 
-static void put(int fd, char c)
-{
-	if (write(fd, &c, 1) != 1)
-		_exit(7);
-}
-
-/* Inlined: where its caller waits. */
-static inline __attribute__((always_inline)) char take(int fd)
-{
-	char c;
-
-	if (read(fd, &c, 1) != 1)
-		_exit(7);
-	return c;
-}
-
 __attribute__((noinline)) static void await_parser(int fd)
 {
-	char c;
-
-	if (read(fd, &c, 1) != 1)
-		_exit(7);
+	take_byte(fd);
 	WITH_FRAME;
 }
 
@@ -50,7 +31,7 @@ __attribute__((noinline)) static void handle(long n)
 {
 	long long ran = clock_ns(CLOCK_THREAD_CPUTIME_ID), begin = clock_ns(CLOCK_MONOTONIC);
 
-	put(requests[1], n);
+	put_byte(requests[1], n);
 	await_parser(answers[n][0]);
 	shared->asked_ns[n] += clock_ns(CLOCK_MONOTONIC) - begin;
 	shared->ran_ns[n] += clock_ns(CLOCK_THREAD_CPUTIME_ID) - ran;
@@ -64,7 +45,7 @@ static void *work(void *number)
 
 	while (read(jobs[0], &c, 1) == 1) {
 		handle((long)number);
-		put(done[1], '!');
+		put_byte(done[1], '!');
 	}
 	return NULL;
 }
@@ -72,14 +53,14 @@ static void *work(void *number)
 static void give_jobs(void)
 {
 	for (int i = 0; i < WORKERS; i++)
-		put(jobs[1], '?');
+		put_byte(jobs[1], '?');
 	for (int i = WORKERS; i < ROUNDS; i++) {
-		take(done[0]);
+		take_byte(done[0]);
 		pause_ns(30000000);
-		put(jobs[1], '?');
+		put_byte(jobs[1], '?');
 	}
 	for (int i = 0; i < WORKERS; i++)
-		take(done[0]);
+		take_byte(done[0]);
 }
 
 __attribute__((noinline)) static void parse(void)
@@ -95,12 +76,12 @@ __attribute__((noinline)) static void parse(void)
 static void parser(void)
 {
 	for (;;) {
-		char n = take(requests[0]);
+		char n = take_byte(requests[0]);
 
-		put(wanted[1], '?');
-		take(held[0]);
+		put_byte(wanted[1], '?');
+		take_byte(held[0]);
 		parse();
-		put(answers[(int)n][1], '!');
+		put_byte(answers[(int)n][1], '!');
 	}
 }
 
@@ -121,9 +102,9 @@ static void refill(void)
 	void *bytes = calloc(1, BYTES);
 
 	for (;;) {
-		take(wanted[0]);
+		take_byte(wanted[0]);
 		pthread_mutex_lock(&shared->cache_lock);
-		put(held[1], '!');
+		put_byte(held[1], '!');
 		flush(bytes);
 		pthread_mutex_unlock(&shared->cache_lock);
 	}
@@ -183,10 +164,7 @@ fn link(link: &Value) -> (u64, &str, &str) {
 
 fn assert_chained(args: &str, root: &str) {
     let mut workload = Program::c("chained", CHAINED, "-pthread").started(args);
-    let (output, results) = during("why", format!("-j --all {ALL}"), || {
-        workload.go();
-        workload.results()
-    });
+    let (output, results) = during("why", format!("-j --all {ALL}"), || workload.work());
     workload.finish();
     let report = output.report();
     let told = |field| number(&results[0], field);

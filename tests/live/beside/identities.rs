@@ -24,7 +24,6 @@ int main(int argc, char **argv)
 	struct clone_args how = {
 		.exit_signal = 17, .set_tid = (unsigned long)&wanted, .set_tid_size = 1
 	};
-	long long start;
 	long child;
 
 	ready();
@@ -36,9 +35,7 @@ int main(int argc, char **argv)
 	if (!child) {
 		for (int i = 0; i < 100; i++) {
 			nanosleep(&moment, NULL);
-			start = clock_ns(CLOCK_MONOTONIC);
-			while (clock_ns(CLOCK_MONOTONIC) < start + 1000000)
-				;
+			busy_ns(CLOCK_MONOTONIC, 1000000);
 		}
 		_exit(0);
 	}

@@ -49,8 +49,7 @@ static void *answer(void *listener)
 	while (read(fd, &c, 1) == 1) {
 		if (c != '!')
 			pause_ns(c == '?' ? NAP : 10 * NAP);
-		if (write(fd, &c, 1) != 1)
-			_exit(7);
+		put_byte(fd, c);
 	}
 	return NULL;
 }
@@ -65,18 +64,9 @@ static void *take_slowly(void *at)
 	return NULL;
 }
 
-static void ask(int fd, char how)
-{
-	if (write(fd, &how, 1) != 1)
-		_exit(7);
-}
-
 __attribute__((noinline)) static void await_reply(int fd)
 {
-	char c;
-
-	if (read(fd, &c, 1) != 1)
-		_exit(7);
+	take_byte(fd);
 	WITH_FRAME;
 }
 
@@ -106,7 +96,7 @@ __attribute__((noinline)) static void write_through(int fd)
 static void *of_tcp(void *fd)
 {
 	for (int i = 0; i < ROUNDS; i++) {
-		ask((long)fd, '?');
+		put_byte((long)fd, '?');
 		await_reply((long)fd);
 	}
 	return NULL;
@@ -114,7 +104,7 @@ static void *of_tcp(void *fd)
 
 __attribute__((noinline)) void handle(int fd, char how)
 {
-	ask(fd, how);
+	put_byte(fd, how);
 	await_reply(fd);
 	WITH_FRAME;
 }
@@ -122,15 +112,13 @@ __attribute__((noinline)) void handle(int fd, char how)
 static void *of_unix(void *fd)
 {
 	struct timespec pause = { .tv_nsec = NAP / 4 };
-	char c;
 
 	for (int i = 0; i < ROUNDS; i++) {
 		/* Nothing waits further out: this is where the thread is at home, and not where it polls. */
 		nanosleep(&pause, NULL);
-		ask((long)fd, '?');
+		put_byte((long)fd, '?');
 		await_poll((long)fd);
-		if (read((long)fd, &c, 1) != 1)
-			_exit(7);
+		take_byte((long)fd);
 	}
 	return NULL;
 }

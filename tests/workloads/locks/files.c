@@ -83,20 +83,6 @@ static void give_set(void)
 	change(1);
 }
 
-static void send_to(int fd)
-{
-	if (write(fd, "x", 1) != 1)
-		_exit(9);
-}
-
-static void await(int fd)
-{
-	char c;
-
-	if (read(fd, &c, 1) != 1)
-		_exit(9);
-}
-
 static void take_event(void)
 {
 	uint64_t one;
@@ -122,12 +108,12 @@ static void take_token(void)
 	FD_SET(token[0], &set);
 	if (pselect(token[0] + 1, &set, NULL, NULL, NULL, NULL) != 1)
 		_exit(7);
-	await(token[0]);
+	take_byte(token[0]);
 }
 
 static void give_token(void)
 {
-	send_to(token[1]);
+	put_byte(token[1], 'x');
 }
 
 /* Until the child sleeps, and not for orders, which it reads from `from`. */
@@ -156,21 +142,21 @@ static void wait_for(const struct lock *lock, int from, int to)
 
 	/* An open file of its own, for a lock of one's own. */
 	file = open(path, O_RDWR);
-	send_to(to);
+	put_byte(to, 'x');
 	for (int round = 0; round < ROUNDS; round++) {
-		await(from);
+		take_byte(from);
 		long long begin_ns = clock_ns(CLOCK_MONOTONIC);
 		lock->take();
 		total_ns += clock_ns(CLOCK_MONOTONIC) - begin_ns;
 		lock->give();
 		lock->take();
 		lock->give();
-		send_to(to);
+		put_byte(to, 'x');
 	}
 	if (write(to, &total_ns, sizeof(total_ns)) != sizeof(total_ns))
 		_exit(9);
 	/* It stays until its parent has ended, for whoever looks at it. */
-	await(from);
+	take_byte(from);
 	_exit(0);
 }
 
@@ -200,22 +186,22 @@ static void play(const struct lock *lock)
 	child = fork();
 	if (!child)
 		wait_for(lock, to_child[0], from_child[1]);
-	await(from_child[0]);
+	take_byte(from_child[0]);
 	for (int round = 0; round < ROUNDS; round++) {
 		lock->take();
-		send_to(to_child[1]);
+		put_byte(to_child[1], 'x');
 		await_sleep(child, to_child[0]);
 		asleep_ns -= clock_ns(CLOCK_MONOTONIC);
 		pause_ns(HOLD_NS);
 		asleep_ns += clock_ns(CLOCK_MONOTONIC);
 		lock->give();
-		await(from_child[0]);
+		take_byte(from_child[0]);
 	}
 	if (read(from_child[0], &waited_ns, sizeof(waited_ns)) != sizeof(waited_ns))
 		_exit(9);
 	say("{\"class\": \"%s\", \"waiter\": %d, \"holder\": %d, \"rounds\": %d, \"asleep_ns\": %lld, \"waited_ns\": %lld}\n",
 	    lock->name, child, getpid(), ROUNDS, asleep_ns, waited_ns);
-	send_to(to_child[1]);
+	put_byte(to_child[1], 'x');
 	waitpid(child, NULL, 0);
 }
 

@@ -16,16 +16,13 @@ static pthread_barrier_t step;
 static void *hog(void *unused)
 {
 	struct sched_param first = { .sched_priority = 1 };
-	long long until;
 
 	if (sched_setscheduler(0, SCHED_FIFO, &first))
 		_exit(8);
 	for (;;) {
 		sem_wait(&burst);
-		until = clock_ns(CLOCK_MONOTONIC) + 10000000;
 		bursts++;
-		while (clock_ns(CLOCK_MONOTONIC) < until)
-			;
+		busy_ns(CLOCK_MONOTONIC, 10000000);
 	}
 	return unused;
 }

@@ -15,15 +15,6 @@ struct shared {
 static struct shared *shared;
 static const char *path;
 
-static int opened(void)
-{
-	int file = open(path, O_RDWR | O_CREAT, 0600);
-
-	if (file < 0)
-		_exit(7);
-	return file;
-}
-
 static void lock_posix(int file)
 {
 	struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -44,7 +35,7 @@ static pid_t child(int at, void (*work)(int file))
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(0);
-	work(opened());
+	work(opened(path));
 	_exit(0);
 }
 
@@ -80,7 +71,7 @@ int main(int argc, char **argv)
 	pthread_mutexattr_init(&between);
 	pthread_mutexattr_setpshared(&between, PTHREAD_PROCESS_SHARED);
 	pthread_mutex_init(&shared->mutex, &between);
-	lock_posix(opened());
+	lock_posix(opened(path));
 	first = child(1, has_mutex_wants_posix);
 	second = child(2, wants_flock);
 	say("{\"parent\":%d,\"child\":%d,\"third\":%d}\n", getpid(), first, second);

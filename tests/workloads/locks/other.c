@@ -91,7 +91,6 @@ static void play_shared(const char *path, int leave[2])
 	struct shared *ours, *theirs;
 	pthread_mutexattr_t attr;
 	pid_t child;
-	char c;
 
 	if (fd < 0 || ftruncate(fd, 8192) || pipe(done) || pipe(leave))
 		_exit(8);
@@ -105,9 +104,8 @@ static void play_shared(const char *path, int leave[2])
 	if (!child) {
 		waiter_tid = getpid();
 		take_mutex(&theirs->mutex);
-		send_byte(done);
-		if (read(leave[0], &c, 1) != 1)
-			_exit(1);
+		put_byte(done[1], 'x');
+		take_byte(leave[0]);
 		_exit(0);
 	}
 	char path_of_call[64], text[64] = "";
@@ -121,7 +119,7 @@ static void play_shared(const char *path, int leave[2])
 	} while (!is_futex_call(atol(text)) || text[0] == 'r');
 	hold_on();
 	release_mutex(&ours->mutex);
-	await_byte(done);
+	take_byte(done[0]);
 	say("{\"name\": \"shared\", \"class\": \"mutex\", \"rounds\": 1, \"waiter\": %d, \"holder\": %d}\n", child, getpid());
 	unlink(path);
 }
@@ -145,7 +143,7 @@ int main(int argc, char **argv)
 		play_shared(argv[1], leave);
 	finished();
 	if (argc > 1) {
-		send_byte(leave);
+		put_byte(leave[1], 'x');
 		wait(NULL);
 	}
 	return 0;

@@ -9,15 +9,6 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int tids[2];
 static const char *path;
 
-static int opened(void)
-{
-	int file = open(path, O_RDWR | O_CREAT, 0600);
-
-	if (file < 0)
-		_exit(7);
-	return file;
-}
-
 static void begin(int at)
 {
 	__atomic_store_n(&tids[at], gettid(), __ATOMIC_SEQ_CST);
@@ -25,7 +16,7 @@ static void begin(int at)
 
 static void *has_file_wants_mutex(void *unused)
 {
-	flock(opened(), LOCK_EX);
+	flock(opened(path), LOCK_EX);
 	begin(0);
 	while (!__atomic_load_n(&tids[1], __ATOMIC_SEQ_CST))
 		usleep(100);
@@ -39,7 +30,7 @@ static void *has_mutex_wants_file(void *unused)
 		usleep(100);
 	pthread_mutex_lock(&mutex);
 	begin(1);
-	flock(opened(), LOCK_EX);
+	flock(opened(path), LOCK_EX);
 	return NULL;
 }
 

@@ -69,8 +69,7 @@ static void *serve(void *number)
 	servers[which] = gettid();
 	while (poll(&request, 1, -1) == 1 && read(request.fd, &byte, 1) == 1) {
 		handle(which);
-		if (write(answers[1], "x", 1) != 1)
-			_exit(9);
+		put_byte(answers[1], 'x');
 	}
 	return NULL;
 }
@@ -90,16 +89,12 @@ static void *work(void *number)
 
 static void ask_all(void)
 {
-	char byte;
-
 	for (int i = 0; i < SERVERS; i++)
 		is_unserved[i] = 1;
 	for (int i = 0; i < SERVERS; i++)
-		if (write(requests[i][1], "x", 1) != 1)
-			_exit(9);
+		put_byte(requests[i][1], 'x');
 	for (int i = 0; i < SERVERS; i++)
-		if (read(answers[0], &byte, 1) != 1)
-			_exit(9);
+		take_byte(answers[0]);
 }
 
 static void queue_job(void)

@@ -170,13 +170,10 @@ static void init_shared_rwlock(pthread_rwlock_t *lock)
 static void work_while_awaited(void *lock)
 {
 	pthread_mutex_t *mutex = lock;
-	long long end;
 
 	while (!(__atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED) & 0x80000000 /* FUTEX_WAITERS */))
 		;
-	end = clock_ns(CLOCK_MONOTONIC) + HOLD_NS;
-	while (clock_ns(CLOCK_MONOTONIC) < end)
-		;
+	busy_ns(CLOCK_MONOTONIC, HOLD_NS);
 }
 
 /* Calls whose word has changed already. */

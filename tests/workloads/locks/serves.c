@@ -22,12 +22,6 @@ static pthread_mutex_t jobs_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t jobs_more = PTHREAD_COND_INITIALIZER;
 static int jobs;
 
-static void put_byte(int to)
-{
-	if (write(to, "x", 1) != 1)
-		_exit(3);
-}
-
 /* Bytes that came; 0 at the end. */
 static int get_byte(int from)
 {
@@ -75,7 +69,7 @@ static void *answers(void *nothing)
 		await_reader(&server_tid);
 		await_reader(&client_tid);
 		pause_ns(3000000);
-		put_byte(database[1]);
+		put_byte(database[1], 'x');
 	}
 	return nothing;
 }
@@ -84,7 +78,7 @@ __attribute__((noinline)) static void handle(void)
 {
 	WITH_FRAME;
 	await_reader(&database_tid);
-	put_byte(database[0]);
+	put_byte(database[0], 'x');
 	get_byte(database[0]);
 	WITH_FRAME;
 }
@@ -111,7 +105,7 @@ static void *serves(void *nothing)
 		take_job(1);
 	while (next_request() == 1) {
 		handle();
-		put_byte(to_client);
+		put_byte(to_client, 'x');
 	}
 	close(to_client);
 	if (is_pool)
@@ -128,7 +122,7 @@ static void *asks(void *nothing)
 	for (int i = 0; i < REQUESTS; i++) {
 		pause_ns(17000000);
 		await_in(&server_tid, is_pool ? CALL_OF_POLL : SYS_read);
-		put_byte(to_server);
+		put_byte(to_server, 'x');
 		get_byte(to_server);
 	}
 	close(to_server);

@@ -31,20 +31,6 @@ static long call_futex(volatile uint32_t *word, int operation, uint32_t value, c
 	return syscall(SYS_futex, word, operation, value, timeout, word2, value3);
 }
 
-static void send_byte(int *pipe)
-{
-	if (write(pipe[1], "x", 1) != 1)
-		_exit(9);
-}
-
-static void await_byte(int *pipe)
-{
-	char c;
-
-	if (read(pipe[0], &c, 1) != 1)
-		_exit(9);
-}
-
 /* Reads a file of a thread's directory in /proc as text; empty if there is none. */
 static void read_of(pid_t tid, const char *file, char *text, size_t size)
 {
@@ -119,11 +105,11 @@ static void *waiter(void *argument)
 	struct stage *stage = argument;
 
 	waiter_tid = syscall(SYS_gettid);
-	send_byte(to_holder);
+	put_byte(to_holder[1], 'x');
 	for (int round = 0; round < stage->rounds; round++) {
-		await_byte(to_waiter);
+		take_byte(to_waiter[0]);
 		stage->wait(stage->lock);
-		send_byte(to_holder);
+		put_byte(to_holder[1], 'x');
 	}
 	return NULL;
 }
@@ -135,13 +121,13 @@ static void play(struct stage *stage)
 
 	if (stage->rounds > ROUNDS || pipe(to_waiter) || pipe(to_holder) || pthread_create(&thread, NULL, waiter, stage))
 		_exit(8);
-	await_byte(to_holder);
+	take_byte(to_holder[0]);
 	for (int round = 0; round < stage->rounds; round++) {
 		if (stage->hold)
 			stage->hold(stage->lock);
-		send_byte(to_waiter);
+		put_byte(to_waiter[1], 'x');
 		if (stage->unattended) {
-			await_byte(to_holder);
+			take_byte(to_holder[0]);
 		} else if (stage->attend) {
 			stage->attend(stage->lock);
 		} else {
@@ -151,7 +137,7 @@ static void play(struct stage *stage)
 		if (stage->release)
 			stage->release(stage->lock);
 		if (!stage->unattended)
-			await_byte(to_holder);
+			take_byte(to_holder[0]);
 	}
 	say("{\"name\": \"%s\", \"class\": \"%s\", \"rounds\": %d, \"waiter\": %d, \"holder\": %d}\n", stage->name, stage->class,
 	    stage->rounds, waiter_tid, (int)syscall(SYS_gettid));

@@ -10,14 +10,6 @@ static volatile int tids[TEAM];
 /* Barriers that each is about to sleep at. */
 static volatile int come[TEAM];
 
-static void work(long long ns)
-{
-	long long until = clock_ns(CLOCK_MONOTONIC) + ns;
-
-	while (clock_ns(CLOCK_MONOTONIC) < until)
-		;
-}
-
 /* The slow one sees the others asleep at the barrier before it comes there. */
 static void come_to(int barrier)
 {
@@ -41,7 +33,7 @@ int main(void)
 
 		tids[self] = gettid();
 		for (int i = 1; i <= ROUNDS; i++) {
-			work(self == SLOW ? 10000000 : 1000000);
+			busy_ns(CLOCK_MONOTONIC, self == SLOW ? 10000000 : 1000000);
 			come_to(i);
 #pragma omp barrier
 		}
