@@ -126,14 +126,9 @@ void host_calls(const __u64 on_fd[SYSCALLS_MAX / 64], const __u32 polls[2])
 	host_poke(&config, &asked, sizeof(asked));
 }
 
-/* Looks whether a socket in a state of TCP's is one that its own side has connected. */
-bool host_is_connected(const struct host_end *end, __u32 state)
+bool host_is_connected(const struct host_end *end)
 {
-	struct file *file = host_open(end)->fdt->fd[HOST_FD];
-	struct socket *socket = file->private_data;
-
-	socket->sk->__sk_common.skc_state = state;
-	return is_connected(file);
+	return is_connected(host_open(end)->fdt->fd[HOST_FD]);
 }
 
 struct host_told {

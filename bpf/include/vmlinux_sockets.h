@@ -12,7 +12,6 @@ struct sock_common {
 	__be16 skc_dport;
 	u16 skc_num;
 	unsigned short skc_family;
-	unsigned char skc_state;
 	struct in6_addr skc_v6_daddr;
 };
 

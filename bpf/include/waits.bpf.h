@@ -74,8 +74,6 @@ enum special_file {
 #define AF_INET6 10
 #define SOCK_STREAM 1
 #define SOCK_DGRAM 2
-/* Of Unix sockets, too. */
-#define TCP_ESTABLISHED 1
 
 /* What the system call in progress says. */
 struct wait_call {
@@ -211,17 +209,17 @@ static __always_inline bool was_accepted(struct file *file)
 	}
 }
 
-/* It has connected the socket to somebody's name. Both ends of a pair have none. */
+/* A stream that has another end, whose name it was connected to, though that may be gone by now. Both ends of a pair have none. */
 static __always_inline bool is_connected(struct file *file)
 {
 	struct socket *socket = BPF_CORE_READ(file, private_data);
 	struct sock *sock = BPF_CORE_READ(socket, sk);
 	struct unix_sock *named = (void *)sock, *peer;
 
-	if (BPF_CORE_READ(sock, sk_type) != SOCK_STREAM || BPF_CORE_READ(sock, __sk_common.skc_state) != TCP_ESTABLISHED)
+	if (BPF_CORE_READ(sock, sk_type) != SOCK_STREAM)
 		return false;
 	if (BPF_CORE_READ(sock, __sk_common.skc_family) != AF_UNIX)
-		return true;
+		return BPF_CORE_READ(sock, __sk_common.skc_dport);
 	if (!bpf_core_field_exists(named->addr))
 		return false;
 	peer = (void *)BPF_CORE_READ(named, peer);

@@ -202,24 +202,25 @@ fn a_server_is_idle_where_its_client_has_sent_nothing_and_not_in_its_database() 
     }
 }
 
-/// Its thread has an outer home, as one of MariaDB's that serves PHP.
+/// Its thread has an outer home, as one of MariaDB's that serves PHP. Its client's, which waits nowhere else, is not idle.
 #[test]
-fn a_pools_thread_is_idle_where_it_polls_its_client() {
+fn a_pools_thread_is_idle_where_it_polls_its_client_and_its_client_is_not() {
     let _machine = Machine::alone();
     let (report, _) = traced("offcputime", "", locks(SERVES, "").start("pool"));
-    for (reason, least, is_idle) in [
-        ("futex", 1, true),
-        ("poll", 45, true),
-        ("socket", 45, false),
+    for (comm, reason, least, is_idle) in [
+        ("server", "futex", 1, true),
+        ("server", "poll", 45, true),
+        ("server", "socket", 45, false),
+        ("client", "poll", 45, false),
     ] {
         let stacks = list(&report, "stacks").iter();
-        let is_its = |stack: &&Value| stack["comm"] == "server" && stack["reason"] == reason;
+        let is_its = |stack: &&Value| stack["comm"] == comm && stack["reason"] == reason;
         let stacks: Vec<&Value> = stacks.filter(is_its).collect();
         let count = sum(stacks.iter().copied(), "count");
         let is_as_told = |stack: &&Value| (stack["idle"] == true) == is_idle;
         assert!(
             count >= least && stacks.iter().all(is_as_told),
-            "{reason}: {stacks:#?}"
+            "{comm}, {reason}: {stacks:#?}"
         );
     }
 }

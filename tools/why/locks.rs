@@ -263,7 +263,7 @@ fn function(kernel: &[Frame], user: &[Frame]) -> Option<Arc<str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lockstat::{Waited, example_row};
+    use crate::lockstat::{For, Waited, example_row};
     use crate::made_up::{self, frame, off_cpu, task};
 
     fn stack() -> Arc<[Frame]> {
@@ -322,6 +322,28 @@ mod tests {
         assert_eq!(split.parts(&off.samples[0], &other, 1_000), []);
         let seen = |number| split.lock(number, &place).expect("a lock").lockstat_ns;
         assert_eq!([seen(0), seen(1)], [2_890, 500]);
+    }
+
+    #[test]
+    fn waits_for_a_lock_that_is_known_are_no_idleness() {
+        let idle = |tid| Sample {
+            idle: true,
+            ..wait(tid, 1_000)
+        };
+        let left = |class, confidence, scale| {
+            let mut off = off_cpu([1, 2, 3].map(idle).into(), 1);
+            let mut lock = lock(&[(1, 900), (2, 400)]);
+            (lock.row.class, lock.row.confidence) = (class, confidence);
+            lock.row.what = For::Others;
+            take_from_idleness(&mut off, &[lock], scale);
+            let idle = off.samples.iter().filter(|sample| sample.idle);
+            idle.map(|sample| sample.task.tid).collect::<Vec<_>>()
+        };
+        assert_eq!(left("python-lock", 95, 1.0), [2, 3]);
+        assert_eq!(left("mutex", 95, 2.0), [3]);
+        // A pool's threads wait at a condition variable, and a guess is none.
+        assert_eq!(left("cond", 100, 1.0), [1, 2, 3]);
+        assert_eq!(left("mutex", 50, 1.0), [1, 2, 3]);
     }
 
     #[test]
