@@ -17,6 +17,8 @@ pub(crate) use crate::why::words::{function, program};
 pub(crate) const STANDS_OUT: f64 = 0.1;
 /// Share of a line from which somebody is its culprit; of time on CPUs, from which a function is more than one of many.
 pub(crate) const IS_CULPRIT: f64 = 0.2;
+/// Time looked at from which figures are more than a guess, ns: a thread has done one thing or another by then.
+const FEW_NS: u64 = 500_000_000;
 /// Share of the threads' time, and of the window, below which they had nothing to do.
 const NOTHING: f64 = 0.01;
 
@@ -74,12 +76,18 @@ fn whole(account: &Account, first: Option<&Line>) -> Vec<String> {
         parts.push(format!("{share} lost or not seen"));
     }
     if let Some(looked) = account.looked {
-        parts.push(format!(
-            "estimated: looked {:.0}% of the time",
-            100.0 * looked
-        ));
+        parts.push(estimated(looked, account.window.ns()));
     }
     sentence(&parts, ",", WIDTH)
+}
+
+/// Words for figures that come from a share of so many ns.
+fn estimated(looked: f64, all_ns: u64) -> String {
+    let looked_ns = (looked * all_ns as f64) as u64;
+    match looked_ns < FEW_NS {
+        true => format!("a guess: looked for {} in all", units::duration(looked_ns)),
+        false => format!("estimated: looked {:.0}% of the time", 100.0 * looked),
+    }
 }
 
 fn rest(account: &Account) -> Vec<String> {

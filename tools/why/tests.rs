@@ -322,6 +322,9 @@ fn estimates_have_neither_intervals_nor_counts() {
         "{text}"
     );
     assert!(text.ends_with("f has 100% of that"), "{text}");
+    account.looked = Some(0.3);
+    let text = said(&account);
+    assert!(text.contains("a guess: looked for 300 ms in all"), "{text}");
     assert!(!table(&account).contains(" 3 "), "{}", table(&account));
 }
 
