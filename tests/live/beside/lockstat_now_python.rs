@@ -1,7 +1,7 @@
 //! `lockstat --now` on programs in Python whose threads wait for each other for ever, and know which.
 
 use crate::beside::interpreters::{interpreters, place, python_program};
-use crate::beside::lockstat_now::{Stuck, told};
+use crate::beside::lockstat_now::{Stuck, now, told};
 use crate::prelude::*;
 
 const PROGRAM: &str = "stuck.py";
@@ -49,4 +49,32 @@ fn known_function<'a>(stuck: &'a Stuck, line: &str) -> &'a str {
     let mut waits = stuck.known.values();
     let wait = waits.find(|wait| wait["line"] == line);
     text(wait.expect("a thread of the ring"), "function")
+}
+
+const HANDED_ON: &str = "handed_on.py";
+
+/// However soon a wait is over: two are under way at every moment, and looks go on until one lasts. A holder is none of those that wait, and
+/// nobody is in a deadlock.
+#[test]
+fn a_lock_of_python_that_is_handed_on_all_the_time_is_waited_for() {
+    let _machine = Machine::beside();
+    for python in interpreters() {
+        let mut workload = python_program(&python, HANDED_ON);
+        workload.work();
+        let report = now(workload.pid());
+        let waits = list(&report, "waits");
+        assert!(!waits.is_empty(), "{python}: {report:#}");
+        assert_eq!(report["waiting"], waits.len(), "{python}: {report:#}");
+        assert_eq!(list(&report, "deadlocks").len(), 0, "{python}: {report:#}");
+        let name = format!("in handed_on.hold ({})", place(HANDED_ON, "with lock:"));
+        let waiters: Vec<u64> = waits.iter().map(|wait| number(wait, "tid")).collect();
+        for wait in waits {
+            assert_eq!(wait["class"], "Python lock", "{python}: {wait:#}");
+            assert_eq!(wait["lock"], name, "{python}: {wait:#}");
+            let holder = wait["holder"]["tid"].as_u64();
+            let waits_itself = holder.is_some_and(|holder| waiters.contains(&holder));
+            assert!(!waits_itself, "{python}: {report:#}");
+        }
+        workload.finish();
+    }
 }

@@ -76,6 +76,7 @@ impl FileLocks {
             holder: blocked.map_or(Holder::Unrecorded, |blocked| holder(threads, blocked.by)),
             timed: false,
             private: false,
+            is_over: false,
             told: Told::default(),
         })
     }

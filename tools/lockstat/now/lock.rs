@@ -163,6 +163,8 @@ pub(crate) struct Wait {
     pub(crate) timed: bool,
     /// Only threads of the waiter's process can end it.
     pub(crate) private: bool,
+    /// It ended while its holder was looked for: it keeps nobody for ever.
+    pub(crate) is_over: bool,
     /// More is known by the server whose process it is.
     pub(crate) told: Told,
 }

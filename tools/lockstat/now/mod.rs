@@ -14,8 +14,10 @@ mod shared;
 mod snapshot;
 mod thread;
 mod told;
+mod turns;
 mod verdict;
 mod waits;
+mod walks;
 mod words;
 
 use std::io::{BufWriter, Write, stdout};
@@ -63,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let meter = Meter::start();
     let skel = snapshot::load(&targets)?;
     privileges::keep_for_tracing(Args::NAME, Capabilities::empty());
-    let snapshot = snapshot::take(&skel, symbolizer, args.unwind, args.query)?;
+    let snapshot = turns::take(&skel, symbolizer, args.unwind, args.query)?;
     let verdict = Verdict::of(&snapshot);
     let cost = Cost::read(&meter, [skel.object()], None);
     let written = write(args, &snapshot, &verdict, &cost);

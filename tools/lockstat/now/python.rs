@@ -1,7 +1,7 @@
 //! Locks of programs in Python: which waits are for them, and who is in a `with` block of theirs.
 //!
 //! Locks are semaphores, or bytes: neither names anybody. The functions of the waiter tell that it waits for a lock, and the frames of all
-//! threads who has taken it. That takes longer than the looks: one more tells which of the waits have stood still until then.
+//! threads who has taken it. That takes longer than the looks: more of them tell which of the waits have stood still until then.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -21,26 +21,29 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct Pythons {
     /// Threads that seem to wait for an event.
     pub(super) waiters: HashSet<usize>,
+    /// Processes whose threads' waits ended before they were looked at.
+    restless: usize,
     /// Processes that there was no time to look at.
     pub(super) late: HashSet<u32>,
     started: Instant,
 }
 
 impl Pythons {
-    /// Looks for them; `locked`: address spaces that are not to be read.
+    /// Looks for them; `restless`: processes in which waits ended between the looks, `locked`: address spaces that are not to be read.
     pub(super) fn find(
-        found: &[Found],
+        (found, restless): (&[Found], &HashSet<u32>),
         threads: &Threads,
         locked: &HashSet<u64>,
         table: &mut StackTable,
     ) -> Self {
         let mut pythons = Self {
             waiters: HashSet::new(),
+            restless: 0,
             late: HashSet::new(),
             started: Instant::now(),
         };
         let mut known: HashMap<u32, bool> = HashMap::new();
-        for found in found.iter().filter(|found| is_unknown(&found.wait)) {
+        for found in found.iter().filter(|found| found.wait.is_unknown()) {
             let thread = &threads.all[found.wait.waiter];
             let tgid = thread.task.tgid;
             if thread.compat || locked.contains(&thread.space) {
@@ -55,6 +58,15 @@ impl Pythons {
                 pythons.waiters.insert(found.wait.waiter);
             }
         }
+        for thread in &threads.all {
+            let tgid = thread.task.tgid;
+            let is_new = !known.contains_key(&tgid) && restless.contains(&tgid);
+            if is_new && !locked.contains(&thread.space) && !pythons.are_late() {
+                known.insert(tgid, table.runs_python(tgid));
+            }
+        }
+        let is_python = |tgid: &&u32| known.get(*tgid) == Some(&true);
+        pythons.restless = restless.iter().filter(is_python).count();
         pythons
     }
 
@@ -62,8 +74,9 @@ impl Pythons {
         self.started.elapsed() > PATIENCE
     }
 
-    /// Says which of the waits are for locks of Python's, and who has those, by the stacks of who waits. A wait that ended before `look`, at
-    /// all threads when that has been read, is dropped.
+    /// Says which of the waits are for locks of Python's, by the stacks of who waits, and who has those. `look`, at all threads, is taken
+    /// when the stacks have been read, and when the frames of all threads have: a wait that ended before the first is dropped, and one
+    /// that ended before the second has no known holder.
     pub(super) fn judge(
         &mut self,
         threads: &Threads,
@@ -71,39 +84,31 @@ impl Pythons {
         table: &StackTable,
         look: impl Fn() -> Result<Threads>,
     ) -> Result<Judged> {
-        let mut judged = Judged::default();
+        let mut judged = Judged {
+            moved: self.restless,
+            ..Judged::default()
+        };
+        if self.waiters.is_empty() {
+            return Ok(judged);
+        }
         for wait in waits.iter_mut() {
             if self.waiters.contains(&wait.waiter)
-                && is_unknown(wait)
+                && wait.is_unknown()
                 && let Some(stack) = stacks.get(&wait.waiter)
             {
                 name(wait, &threads.all[wait.waiter], stack, table);
             }
         }
-        if !waits.iter().any(is_of_python) {
-            return Ok(judged);
-        }
-        self.started = Instant::now();
-        let claims = self.claims(threads, waits, table);
-        let now = look()?;
-        let has_slept = |thread: usize| {
-            let before = &threads.all[thread];
-            let now = now.of_tid(before.task.tid).map(|at| &now.all[at]);
-            now.is_some_and(|now| now.slept_since(before))
-        };
-        waits.retain(|wait| {
-            let stands = !is_of_python(wait) || has_slept(wait.waiter);
-            judged.passing += u64::from(!stands && threads.all[wait.waiter].wanted);
-            stands
-        });
-        for wait in waits.iter_mut().filter(|wait| is_of_python(wait)) {
-            if let Some(claim) = claims.get(&wait.lock) {
-                wait.holder = claim.holder(wait.waiter);
-            }
-            let holder = wait.holder.thread();
-            judged
-                .holders
-                .extend(holder.filter(|holder| has_slept(*holder)));
+        let then = look()?;
+        judged.drop_ended(waits, threads, &then);
+        let stood = self.waiters.iter();
+        judged.moved = stood
+            .filter(|one| !has_slept(threads, &then, **one))
+            .count();
+        if waits.iter().any(is_of_python) {
+            self.started = Instant::now();
+            let claims = self.claims(threads, waits, table);
+            judged.name_holders(waits, threads, &claims, &look()?);
         }
         Ok(judged)
     }
@@ -153,8 +158,61 @@ impl Pythons {
 pub(super) struct Judged {
     /// Waits that were dropped, of threads asked for.
     pub(super) passing: u64,
+    /// Threads that wait in Python and have run meanwhile.
+    pub(super) moved: usize,
+    /// Waits for locks of Python that are left, and those of them that lasted until the end.
+    pub(super) shown: (usize, usize),
     /// Threads with locks that have slept all the time.
     pub(super) holders: Vec<usize>,
+}
+
+impl Judged {
+    /// Drops waits whose threads have run before their stacks were read: these may be of something else.
+    fn drop_ended(&mut self, waits: &mut Vec<Wait>, threads: &Threads, now: &Threads) {
+        waits.retain(|wait| {
+            let stands = !is_of_python(wait) || has_slept(threads, now, wait.waiter);
+            self.passing += u64::from(!stands && threads.all[wait.waiter].wanted);
+            stands
+        });
+    }
+
+    /// Says who has the locks. Where a waiter has run while that was looked for, its lock was given back, or the wait was given up; if it
+    /// is the one that has the lock now, those behind it waited for somebody else before.
+    fn name_holders(
+        &mut self,
+        waits: &mut [Wait],
+        threads: &Threads,
+        claims: &HashMap<Identity, Claim>,
+        now: &Threads,
+    ) {
+        let mut over = HashSet::new();
+        for wait in waits.iter_mut().filter(|wait| is_of_python(wait)) {
+            wait.is_over = !has_slept(threads, now, wait.waiter);
+            self.shown.0 += 1;
+            match wait.is_over {
+                true => _ = over.insert(wait.waiter),
+                false => self.shown.1 += 1,
+            }
+        }
+        self.moved += over.len();
+        let lasting = waits.iter_mut();
+        for wait in lasting.filter(|wait| is_of_python(wait) && !wait.is_over) {
+            let claim = claims.get(&wait.lock);
+            if let Some(claim) = claim.filter(|claim| !over.contains(&claim.thread)) {
+                wait.holder = claim.holder(wait.waiter);
+            }
+            let holder = wait.holder.thread();
+            let asleep = holder.filter(|holder| has_slept(threads, now, *holder));
+            self.holders.extend(asleep);
+        }
+    }
+}
+
+/// Whether a thread has not run between two looks.
+fn has_slept(before: &Threads, now: &Threads, thread: usize) -> bool {
+    let before = &before.all[thread];
+    let now = now.of_tid(before.task.tid).map(|at| &now.all[at]);
+    now.is_some_and(|now| now.slept_since(before))
 }
 
 /// A thread that is in a block of a lock's.
@@ -181,10 +239,6 @@ fn is_of_python(wait: &Wait) -> bool {
     wait.kind == Waited::Python
 }
 
-fn is_unknown(wait: &Wait) -> bool {
-    wait.private && wait.kind == Waited::Program(Class::Unknown)
-}
-
 /// Names a wait for a lock of Python's after the code that waits; others stay as they are.
 fn name(wait: &mut Wait, thread: &Thread, stack: &Stack, table: &StackTable) {
     if waits_for_python(&stack.user) {
@@ -209,3 +263,7 @@ fn name(wait: &mut Wait, thread: &Thread, stack: &Stack, table: &StackTable) {
             };
     }
 }
+
+#[cfg(test)]
+#[path = "python_tests.rs"]
+mod tests;

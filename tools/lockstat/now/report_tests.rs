@@ -29,6 +29,7 @@ fn chain(comm: &str, path: &str, length: usize, is_circle: bool) -> Snapshot {
         holder: Holder::Thread((waiter + 1) % length),
         timed: true,
         private: true,
+        is_over: false,
         told: Told::default(),
     });
     let frame = |kind| Frame {

@@ -96,6 +96,7 @@ impl Backends {
             // The server looks for deadlocks itself, by and by.
             timed: is_lock,
             private: false,
+            is_over: false,
             told: Told {
                 since_ns: blocked.and_then(|blocked| since_ns(blocked.since_us)),
                 also,

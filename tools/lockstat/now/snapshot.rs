@@ -8,26 +8,19 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use bpf::lockstat_now::types::wait_config;
 use bpf::lockstat_now::{LockstatNowSkel, LockstatNowSkelBuilder};
-use host::clock::monotonic_ns;
 use libbpf_rs::{MapCore, MapFlags};
-use loader::iterate;
 use loader::section;
 use profile::losses::Losses;
 use session::targets::Settings;
-use stacks::StackTable;
-use stacks::unwind::{Method, Unwinder, Wanted};
-use symbols::{Origin, Symbolizer};
 
+use super::PROGRAMS;
 use super::lock::{Holder, Wait};
-use super::python::Pythons;
 use super::servers::Backends;
 use super::thread::{Stack, Thread, Threads};
 use super::waits::{self, Found};
-use super::{PROGRAMS, names};
-use crate::lockstat::futex::calls;
 
 /// How long an address space must be locked until it is given up.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -38,7 +31,7 @@ pub(crate) struct Snapshot {
     pub(crate) threads: Threads,
     /// Those that stood still.
     pub(crate) waits: Vec<Wait>,
-    /// Waits for locks, of threads asked for, that did not last until the last look. Those that began later were not looked for.
+    /// Waits for locks, of threads asked for, that did not last until they were known. Those that began later were not looked for.
     pub(crate) passing: u64,
     /// Of waiters for locks and of those who have the locks, if they sleep.
     pub(crate) stacks: HashMap<usize, Stack>,
@@ -72,83 +65,67 @@ pub(crate) fn load(targets: &Settings) -> Result<LockstatNowSkel<'static>> {
     Ok(skel)
 }
 
-/// Looks; `method`: how user stacks are walked.
-pub(crate) fn take(
-    skel: &LockstatNowSkel<'_>,
-    symbolizer: Symbolizer,
-    method: Method,
-    with_statements: bool,
-) -> Result<Snapshot> {
-    let servers = Backends::find(with_statements);
-    let look = || Threads::decode(&iterate::run(skel.links.look.as_ref())?);
-    let (first, locked) = first_look(look)?;
-    let started = Instant::now();
-    let mut found = waits::find(&first, &locked, &servers);
-    let middle = look()?;
-    reread_kernel_owners(&first, &middle, &mut found);
-    let lost = ask_for_stacks(skel, &first, &found);
-    let last = look()?;
-    let apart = started.elapsed();
-
-    let stuck: HashSet<u32> = members(&last, &locked);
-    let (found, passing) = standing(&first, &last, found);
-    let mut snapshot = Snapshot {
-        threads: last,
-        waits: Vec::new(),
-        passing,
-        stacks: HashMap::new(),
-        said: HashMap::new(),
-        statements: HashMap::new(),
-        is_silent: servers.are_silent(&first),
-        apart,
-        losses: Losses::default(),
-        unnamed: String::new(),
-    };
-    let losses = &mut snapshot.losses;
-    losses.count("stacks_full", "kernel stacks: table full", lost);
-    losses.count(
-        "memory_locked",
-        "processes not read, their mmap_lock is held",
-        stuck.len() as u64,
-    );
-    name(
-        &mut snapshot,
-        skel,
-        symbolizer,
-        method,
-        (found, &locked),
-        look,
-    )?;
-    let holders = snapshot
-        .waits
-        .iter()
-        .filter_map(|wait| wait.holder.thread());
-    let said = holders.filter_map(|holder| {
-        let thread = &snapshot.threads.all[holder];
-        Some((holder, servers.says(thread, &locked)?))
-    });
-    snapshot.said = said.collect();
-    snapshot.statements = statements(&snapshot, &servers, &locked);
-    Ok(snapshot)
+/// Three looks, and the waits that stood still between them.
+pub(super) struct Looks {
+    pub(super) snapshot: Snapshot,
+    pub(super) found: Vec<Found>,
+    /// Processes asked for in which a thread's wait for nobody knows what has ended.
+    pub(super) restless: HashSet<u32>,
+    /// Address spaces that are not to be read.
+    pub(super) locked: HashSet<u64>,
+    pub(super) started: Instant,
 }
 
-/// Statements of all who wait and who are waited for.
-fn statements(
-    snapshot: &Snapshot,
-    servers: &Backends,
-    locked: &HashSet<u64>,
-) -> HashMap<usize, String> {
-    let waits = snapshot.waits.iter();
-    let involved = waits.flat_map(|wait| {
-        let others = wait.holder.thread().into_iter();
-        others.chain([wait.waiter]).chain(wait.told.also.clone())
-    });
-    let involved: HashSet<usize> = involved.collect();
-    let statement = |thread: usize| {
-        let said = servers.statement(&snapshot.threads.all[thread], locked)?;
-        Some((thread, said))
-    };
-    involved.into_iter().filter_map(statement).collect()
+impl Looks {
+    /// Threads whose stacks are wanted.
+    pub(super) fn involved(&self) -> HashSet<usize> {
+        involved(&self.found)
+    }
+
+    /// Looks three times.
+    pub(super) fn take(
+        skel: &LockstatNowSkel<'_>,
+        servers: &Backends,
+        look: impl Fn() -> Result<Threads>,
+    ) -> Result<Self> {
+        let (first, locked) = first_look(&look)?;
+        let started = Instant::now();
+        let mut found = waits::find(&first, &locked, servers);
+        let middle = look()?;
+        reread_kernel_owners(&first, &middle, &mut found);
+        let lost = ask_for_stacks(skel, &first, &found);
+        let last = look()?;
+        let apart = started.elapsed();
+
+        let stuck: HashSet<u32> = members(&last, &locked);
+        let (found, ended) = standing(&first, &last, found);
+        let mut losses = Losses::default();
+        losses.count("stacks_full", "kernel stacks: table full", lost);
+        losses.count(
+            "memory_locked",
+            "processes not read, their mmap_lock is held",
+            stuck.len() as u64,
+        );
+        let snapshot = Snapshot {
+            threads: last,
+            waits: Vec::new(),
+            passing: ended.locks,
+            stacks: HashMap::new(),
+            said: HashMap::new(),
+            statements: HashMap::new(),
+            is_silent: servers.are_silent(&first),
+            apart,
+            losses,
+            unnamed: String::new(),
+        };
+        Ok(Self {
+            snapshot,
+            found,
+            restless: ended.restless,
+            locked,
+            started,
+        })
+    }
 }
 
 /// Reading a process's memory and mappings takes its mmap_lock. Who holds that for ever would hold us too: so where somebody
@@ -213,16 +190,24 @@ fn ask_for_stacks(skel: &LockstatNowSkel<'_>, threads: &Threads, found: &[Found]
     lost
 }
 
-/// The waits whose waiters have not run since the first look, by the last look's numbers; and how many others were for locks, of
-/// threads asked for.
-fn standing(first: &Threads, last: &Threads, found: Vec<Found>) -> (Vec<Found>, u64) {
+/// Waits of threads asked for that ended between the looks.
+#[derive(Default)]
+struct Ended {
+    /// Those for locks.
+    locks: u64,
+    /// Processes of those for nobody knows what.
+    restless: HashSet<u32>,
+}
+
+/// The waits whose waiters have not run since the first look, by the last look's numbers; and the others.
+fn standing(first: &Threads, last: &Threads, found: Vec<Found>) -> (Vec<Found>, Ended) {
     let same = |index: usize| {
         let earlier = &first.all[index];
         let now = last.of_tid(earlier.task.tid)?;
         (last.all[now].identity == earlier.identity).then_some(now)
     };
     let mut standing = Vec::new();
-    let mut ended = 0;
+    let mut ended = Ended::default();
     for mut found in found {
         let waiter = &first.all[found.wait.waiter];
         let slept = |now: &usize| last.all[*now].slept_since(waiter);
@@ -237,7 +222,13 @@ fn standing(first: &Threads, last: &Threads, found: Vec<Found>) -> (Vec<Found>, 
                 found.wait.told.also = also.filter_map(same).collect();
                 standing.push(found);
             }
-            None => ended += u64::from(waiter.wanted && found.wait.kind.is_lock()),
+            None if waiter.wanted => {
+                ended.locks += u64::from(found.wait.kind.is_lock());
+                if found.wait.is_unknown() {
+                    ended.restless.insert(waiter.task.tgid);
+                }
+            }
+            None => {}
         }
     }
     (standing, ended)
@@ -252,91 +243,6 @@ fn begun_since(last: &Threads, waiter: usize, tid: u32) -> Holder {
     };
     let named = last.as_known_to(waiter, tid).filter(is_its);
     named.map_or(Holder::Gone(tid), Holder::Thread)
-}
-
-/// Walks the stacks in question, lets them settle what is unsure, and names kernel locks after who takes them. Waits for locks of Python that
-/// end meanwhile are passing: `look` tells.
-fn name(
-    snapshot: &mut Snapshot,
-    skel: &LockstatNowSkel<'_>,
-    symbolizer: Symbolizer,
-    method: Method,
-    (found, locked): (Vec<Found>, &HashSet<u64>),
-    look: impl Fn() -> Result<Threads>,
-) -> Result<()> {
-    let threads = &snapshot.threads;
-    let is_locked = |thread: &usize| locked.contains(&threads.all[*thread].space);
-    let mut walked = involved(&found);
-    walked.retain(|thread| threads.all[*thread].is_asleep());
-    let tgid = |thread: &usize| threads.all[*thread].task.tgid;
-    let readable = walked.iter().filter(|thread| !is_locked(thread));
-    let tgids: HashSet<u32> = readable.map(tgid).collect();
-    let wanted = Wanted {
-        at_start: tgids.iter().copied().collect(),
-        later: false,
-    };
-    let unwinder =
-        Unwinder::new(method, bpf::unwind_maps!(skel), &wanted).context("unwind user stacks")?;
-    let mut table = StackTable::new(symbolizer, unwinder, Origin::Tracepoint);
-    table.prepare(tgids, None);
-    for thread in walked {
-        let stack = walk(threads, thread, is_locked(&thread), &mut table);
-        snapshot.stacks.insert(thread, stack);
-    }
-    let mut pythons = Pythons::find(&found, threads, locked, &mut table);
-    table.prepare(pythons.waiters.iter().map(tgid), None);
-    for thread in &pythons.waiters {
-        let stack = walk(threads, *thread, false, &mut table);
-        snapshot.stacks.insert(*thread, stack);
-    }
-    for mut found in found {
-        let stack = snapshot.stacks.get(&found.wait.waiter);
-        let functions = stack.iter().flat_map(|stack| calls(&stack.user));
-        if let Some((futex, word)) = found.unsure {
-            found.wait.settle(&futex, word, functions);
-        }
-        snapshot.waits.push(found.wait);
-    }
-    let (waits, stacks) = (&mut snapshot.waits, &snapshot.stacks);
-    let judged = pythons.judge(&snapshot.threads, (waits, stacks), &table, look)?;
-    snapshot.passing += judged.passing;
-    for holder in judged.holders {
-        let stack = || walk(&snapshot.threads, holder, false, &mut table);
-        snapshot.stacks.entry(holder).or_insert_with(stack);
-    }
-    snapshot.losses.count(
-        "python_late",
-        "processes not looked at for Python: no time",
-        pythons.late.len() as u64,
-    );
-    names::name(
-        &mut snapshot.waits,
-        &snapshot.threads,
-        &snapshot.stacks,
-        locked,
-    );
-    table.count_losses(&mut snapshot.losses);
-    snapshot.unnamed = table.describe_unnamed();
-    Ok(())
-}
-
-fn walk(threads: &Threads, index: usize, is_locked: bool, table: &mut StackTable) -> Stack {
-    let thread = &threads.all[index];
-    let user = if thread.space == 0 || thread.compat || is_locked {
-        0
-    } else {
-        table.insert_blocked(thread.task.tgid, monotonic_ns(), thread.registers)
-    };
-    let kernel = if thread.kernel_stack.is_empty() {
-        0
-    } else {
-        table.insert_kernel(&thread.kernel_stack)
-    };
-    Stack {
-        user: table.user_names(user),
-        user_end: table.user_end(user),
-        kernel: table.kernel_names(kernel),
-    }
 }
 
 #[cfg(test)]

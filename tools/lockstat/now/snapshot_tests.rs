@@ -34,6 +34,7 @@ fn wait(waiter: usize, kind: Waited, holder: Holder) -> Found {
             holder,
             timed: false,
             private: true,
+            is_over: false,
             told: Told::default(),
         },
         unsure: None,
@@ -59,7 +60,8 @@ fn waits_for_locks_that_end_are_counted_and_those_for_events_are_not() {
         wait(4, Waited::Program(Class::Mutex), Holder::Thread(0)),
     ];
     let (standing, ended) = standing(&first, &last, found);
-    assert_eq!(ended, 2, "neither the event's nor the stranger's");
+    assert_eq!(ended.locks, 2, "neither the event's nor the stranger's");
+    assert_eq!(ended.restless, HashSet::from([first.all[1].task.tgid]));
     let left: Vec<_> = standing
         .iter()
         .map(|found| (found.wait.waiter, found.wait.holder))

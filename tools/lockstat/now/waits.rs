@@ -146,6 +146,7 @@ fn user_wait(
         holder,
         timed: futex.timed,
         private: futex.private,
+        is_over: false,
         told: Told::default(),
     };
     Found { wait, unsure }
@@ -192,6 +193,7 @@ fn kernel_wait(threads: &Threads, index: usize, lock: &KernelLock) -> Wait {
         holder: kernel_holder(threads, lock),
         timed: false,
         private: false,
+        is_over: false,
         told: Told::default(),
     }
 }
@@ -217,6 +219,11 @@ pub(crate) fn kernel_holder(threads: &Threads, lock: &KernelLock) -> Holder {
 }
 
 impl Wait {
+    /// A futex of the process's own, of which nothing is known.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.private && self.kind == Waited::Program(Class::Unknown)
+    }
+
     /// What decides whether it can ever end.
     pub(crate) fn edge(&self, threads: &Threads) -> Edge {
         let process = threads.all[self.waiter].task.tgid;
@@ -233,6 +240,7 @@ impl Wait {
                 }
                 Holder::Process(leader) => Releaser::AnyOf(threads.all[leader].task.tgid),
                 Holder::Gone(_) => Releaser::Nobody,
+                _ if self.is_over => Releaser::Unknown,
                 Holder::Readers(_) | Holder::Unrecorded if self.private => Releaser::AnyOf(process),
                 Holder::Readers(_) | Holder::Unrecorded => Releaser::Unknown,
             },
