@@ -29,6 +29,7 @@ mod lockstat_now_python;
 mod lockstat_shared;
 mod lockstat_tokens;
 pub(crate) mod lockstat_user;
+mod names;
 mod outputs;
 mod privileges;
 mod python;

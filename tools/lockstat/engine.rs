@@ -288,6 +288,7 @@ impl Engine for Lockstat<'_> {
         Ok(Closing {
             check: None,
             events: (self.waits, "waits"),
+            of_targets: None,
             stacks: Some(self.stacks.len()),
             ends: self.ends.clone(),
             losses_of_ns: report::losses_of_ns(&ledger.losses, self.waited_ns),

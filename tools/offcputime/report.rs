@@ -281,6 +281,7 @@ impl Report<'_> {
         }
         Closing {
             events: (accounting.events, "switches and wakeups"),
+            of_targets: None,
             stacks: Some(stacks.len()),
             ends: ends::describe(profile),
             losses: harvest.losses.clone(),

@@ -259,6 +259,7 @@ impl Report<'_> {
         Closing {
             check: None,
             events: (totals.samples, "samples"),
+            of_targets: None,
             stacks: Some(stacks.len()),
             ends: ends::describe(self.profile),
             losses: harvest.losses.clone(),

@@ -44,6 +44,8 @@ pub struct Runqlat<'a> {
     sums: Sums,
     /// At the interval's beginning.
     quotas: Quotas,
+    /// Waits of the targets, of all intervals.
+    waits: u64,
 }
 
 impl Sampled for Args {
@@ -78,6 +80,7 @@ impl Sampled for Args {
             meter: setup.meter,
             sums: Sums::default(),
             quotas: Quotas::default(),
+            waits: 0,
         })
     }
 }
@@ -182,6 +185,7 @@ impl Windowed for Runqlat<'_> {
             1 - epoch
         };
         let waits = harvest::waits(self.args, &self.skel, ended)?;
+        self.waits += waits.iter().map(|of| of.histogram.count()).sum::<u64>();
         let culprits = harvest::culprits(&self.skel, ended)?;
         let (homeless, nameless) = self.sums.add(&waits, culprits, window);
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
@@ -233,6 +237,7 @@ impl Collector for Runqlat<'_> {
                 harvest::progress(&self.skel, &self.counters)?.events,
                 closing::switches_and_wakeups(&cost),
             ),
+            of_targets: Some(self.waits),
             losses: losses(self.skel.object(), &self.counters)?,
             cost,
             ..Closing::default()

@@ -40,6 +40,11 @@ pub(crate) struct Account {
 }
 
 impl Account {
+    /// Whether no thread was there that was asked for.
+    pub(crate) fn is_of_nobody(&self) -> bool {
+        self.threads == 0
+    }
+
     /// Adds up what was found.
     pub(crate) fn of(found: &Found<'_>) -> Self {
         let sums = &found.waits.accounting;

@@ -122,6 +122,8 @@ fn answer(args: &Args, account: &Account) -> Vec<String> {
     let chosen = account.chosen.iter();
     let mut answer: Vec<String> = chosen.flat_map(Chosen::describe).collect();
     answer.extend(sentences(account));
-    answer.push(next::next(args, account, session::next::is_there));
+    if !account.is_of_nobody() {
+        answer.push(next::next(args, account, session::next::is_there));
+    }
     answer
 }

@@ -24,6 +24,9 @@ const NOTHING: f64 = 0.01;
 
 /// Sentences on whose time it is, what costs most of it, and who causes that.
 pub(crate) fn sentences(account: &Account) -> Vec<String> {
+    if account.is_of_nobody() {
+        return nobody(account);
+    }
     let first = account.first().filter(|_| !is_at_rest(account));
     let mut lines = whole(account, first);
     match first {
@@ -40,6 +43,14 @@ pub(crate) fn sentences(account: &Account) -> Vec<String> {
 pub(crate) fn is_at_rest(account: &Account) -> bool {
     let busy_ns = account.busy_ns() as f64;
     busy_ns < NOTHING * account.lifetime_ns as f64 && busy_ns < NOTHING * account.window.ns() as f64
+}
+
+fn nobody(account: &Account) -> Vec<String> {
+    let window = units::duration(account.window.ns());
+    let mut parts = vec![format!("no thread of those asked for was seen in {window}")];
+    let looked = account.looked;
+    parts.extend(looked.map(|looked| format!("looked {:.0}% of the time", 100.0 * looked)));
+    sentence(&parts, ",", WIDTH)
 }
 
 /// `redis-server 712: 5 threads, 50.0 s of thread time in 10.0 s; 81% idle`

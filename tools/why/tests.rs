@@ -158,6 +158,16 @@ fn where_nothing_stands_out_or_nobody_is_to_blame_it_is_said() {
 }
 
 #[test]
+fn where_nobody_was_there_nobody_had_next_to_nothing_to_do() {
+    let mut nobody = account(Vec::new());
+    (nobody.threads, nobody.lifetime_ns) = (0, 0);
+    let text = said(&nobody);
+    assert_eq!(text, "no thread of those asked for was seen in 1.00 s");
+    nobody.looked = Some(0.3);
+    assert!(said(&nobody).ends_with(", looked 30% of the time"));
+}
+
+#[test]
 fn the_next_command_looks_at_the_line_or_at_its_culprit() {
     let other = [(program("cc1", 9), 60)];
     let own = [(program("app", 7), 60)];

@@ -18,6 +18,8 @@ use crate::outcome::Outcome;
 pub struct Closing {
     /// Events counted, with their name in the plural.
     pub events: (u64, &'static str),
+    /// How much was counted of the targets, where the events are everybody's.
+    pub of_targets: Option<u64>,
     /// Distinct stacks, for stack tools.
     pub stacks: Option<usize>,
     /// Completeness of user stacks.
@@ -200,6 +202,7 @@ mod tests {
         Closing {
             check: None,
             events: (0, "events"),
+            of_targets: None,
             stacks: None,
             ends: None,
             losses,

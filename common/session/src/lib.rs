@@ -12,6 +12,7 @@ pub mod command;
 pub mod detaching;
 pub mod glob;
 mod intervals;
+pub mod names;
 pub mod needs;
 pub mod next;
 pub mod options;
@@ -48,6 +49,7 @@ use symbols::KernelNames;
 use crate::closing::Closing;
 use crate::collect::finish;
 use crate::command::Corked;
+use crate::names::Names;
 use crate::outcome::Outcome;
 use crate::output::OutputFile;
 use crate::probe::{Kernel, Need};
@@ -262,8 +264,12 @@ pub fn trace<T: Options>(
 ) -> Result<Outcome> {
     privileges::keep_for_tracing(T::NAME, capabilities(tool));
     let Asked {
-        common, schedule, ..
+        common,
+        schedule,
+        targets,
+        ..
     } = tool.asked();
+    let names = Names::look(targets);
     let start_ns = engine.open(schedule.only())?;
     if !common.quiet {
         profile::say!("{}: tracing {}", T::NAME, engine.describe());
@@ -278,7 +284,8 @@ pub fn trace<T: Options>(
     let ending = (signals, command.as_mut());
     let written = report_each(&schedule, common.quiet, ending, engine, &mut end_ns);
     let window = Edges { start_ns, end_ns };
-    let ran = program::unless_closed(written, ()).and_then(|()| close(tool, engine, window));
+    let ran =
+        program::unless_closed(written, ()).and_then(|()| close(tool, engine, window, &names));
     let ran = finish(command, signals, ran);
     if !tool.repeats() {
         detaching::hand_over(common.quiet);
@@ -298,11 +305,18 @@ fn capabilities(tool: &impl Options) -> Capabilities {
     targets.capabilities() | files | tool.more_capabilities()
 }
 
-fn close<T: Options>(tool: &T, engine: &mut impl Engine, window: Edges) -> Result<Outcome> {
+fn close<T: Options>(
+    tool: &T,
+    engine: &mut impl Engine,
+    window: Edges,
+    names: &Names<'_>,
+) -> Result<Outcome> {
     let Asked {
         common, outputs, ..
     } = tool.asked();
-    let closing = engine.closing(window)?;
+    let mut closing = engine.closing(window)?;
+    let remark = names.remark(closing.of_targets.unwrap_or(closing.events.0));
+    closing.notes.extend(remark);
     closing.print(T::NAME, window.duration(), common);
     for file in outputs {
         file.say(T::NAME, common.quiet);

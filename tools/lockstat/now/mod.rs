@@ -74,6 +74,11 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     if !args.common.quiet || !losses.is_empty() {
         profile::say!("lockstat: {}; {}", losses.describe(0), cost.brief());
     }
+    if let Some(glob) = targets.comm.as_ref().filter(|_| !args.common.quiet)
+        && !snapshot.threads.all.iter().any(|thread| thread.wanted)
+    {
+        profile::say!("lockstat: {}", session::names::no_match(glob));
+    }
     if args.common.verbose {
         profile::say!("lockstat: {}", cost.describe());
         profile::say!("lockstat: {}", snapshot.unnamed);

@@ -208,7 +208,7 @@ impl Judged {
     }
 }
 
-/// Whether a thread has not run between two looks.
+/// Looks whether a thread has not run between two looks.
 fn has_slept(before: &Threads, now: &Threads, thread: usize) -> bool {
     let before = &before.all[thread];
     let now = now.of_tid(before.task.tid).map(|at| &now.all[at]);
