@@ -38,7 +38,7 @@ pub(crate) fn take(
             break;
         }
         let next = walks::settle(Looks::take(skel, &servers, look)?, &mut table, look)?;
-        // Where waits come and go, none at one moment are luck.
+        // None at one moment are luck where waits come and go.
         is_complete = next.moved == 0 && next.shown.0 > 0;
         if next.rank() > best.rank() {
             best = next;
