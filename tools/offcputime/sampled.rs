@@ -190,7 +190,7 @@ fn accounting_of(sums: [Weighted; FIGURES], threads: u64, scale: f64) -> Account
 }
 
 const FIGURES: usize = 13;
-/// What was lost comes last.
+/// Losses come last.
 const FIRST_LOST: usize = 8;
 
 /// Figures that are added up over windows.

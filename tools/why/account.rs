@@ -40,7 +40,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Whether no thread was there that was asked for.
+    /// Looks whether no thread was there that was asked for.
     pub(crate) fn is_of_nobody(&self) -> bool {
         self.threads == 0
     }

@@ -18,7 +18,7 @@ use crate::outcome::Outcome;
 pub struct Closing {
     /// Events counted, with their name in the plural.
     pub events: (u64, &'static str),
-    /// How much was counted of the targets, where the events are everybody's.
+    /// Those of the targets, where the events are everybody's.
     pub of_targets: Option<u64>,
     /// Distinct stacks, for stack tools.
     pub stacks: Option<usize>,

@@ -83,7 +83,7 @@ __attribute__((noinline)) static void handle(void)
 	WITH_FRAME;
 }
 
-/* Who has a connection in a pool polls it first, as those do who have a timeout. Part of its caller. */
+/* A connection of a pool's is polled first, as by those who have a timeout. Part of its caller. */
 static __attribute__((always_inline)) inline int take_byte_from(int connection)
 {
 	struct pollfd polled = { .fd = connection, .events = POLLIN };
