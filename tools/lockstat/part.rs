@@ -39,7 +39,7 @@ pub(crate) struct Contended {
 
 impl Contended {
     /// Tells if its threads wait for each other, whatever the shape of their waits: it is a lock, and no part that locks and queues of
-    /// work are made of.
+    /// work are made of. A class of one's own rules is one, also where its rule has no role.
     pub(crate) fn is_lock(&self) -> bool {
         let mut classes = Class::FAMILIES.into_iter();
         let is_part = classes.any(|class| class.is_material() && class.word() == self.row.class);

@@ -101,10 +101,7 @@ impl Pythons {
         }
         let then = look()?;
         judged.drop_ended(waits, threads, &then);
-        let stood = self.waiters.iter();
-        judged.moved = stood
-            .filter(|one| !has_slept(threads, &then, **one))
-            .count();
+        judged.count_moved(&self.waiters, threads, &then);
         if waits.iter().any(is_of_python) {
             self.started = Instant::now();
             let claims = self.claims(threads, waits, table);
@@ -167,6 +164,14 @@ pub(super) struct Judged {
 }
 
 impl Judged {
+    /// Adds those of the waiters that have run meanwhile.
+    fn count_moved(&mut self, waiters: &HashSet<usize>, threads: &Threads, then: &Threads) {
+        let moved = waiters
+            .iter()
+            .filter(|one| !has_slept(threads, then, **one));
+        self.moved += moved.count();
+    }
+
     /// Drops waits whose threads have run before their stacks were read: these may be of something else.
     fn drop_ended(&mut self, waits: &mut Vec<Wait>, threads: &Threads, now: &Threads) {
         waits.retain(|wait| {

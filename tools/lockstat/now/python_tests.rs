@@ -88,3 +88,16 @@ fn who_got_the_lock_while_frames_were_read_is_not_who_the_others_waited_for() {
     let holders: Vec<Holder> = waits.iter().map(|wait| wait.holder).collect();
     assert_eq!(holders, [Holder::Unrecorded; 2]);
 }
+
+#[test]
+fn a_process_with_waits_that_were_too_short_stays_restless_whoever_stands_still() {
+    let before = look(&[1, 1, 1]);
+    let mut judged = Judged {
+        moved: 1,
+        ..Judged::default()
+    };
+    judged.count_moved(&HashSet::from([0]), &before, &look(&[1, 2, 1]));
+    assert_eq!(judged.moved, 1);
+    judged.count_moved(&HashSet::from([0, 1]), &before, &look(&[1, 2, 1]));
+    assert_eq!(judged.moved, 2);
+}

@@ -224,7 +224,8 @@ fn standing(first: &Threads, last: &Threads, found: Vec<Found>) -> (Vec<Found>, 
             }
             None if waiter.wanted => {
                 ended.locks += u64::from(found.wait.kind.is_lock());
-                if found.wait.is_unknown() {
+                // Who wants the interpreter asks again every 5 ms, and waits for no lock of the program's.
+                if found.wait.is_unknown() && !found.wait.timed {
                     ended.restless.insert(waiter.task.tgid);
                 }
             }
