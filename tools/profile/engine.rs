@@ -36,6 +36,8 @@ const PART_RING: u32 = 2 << 20;
 const PART_STACKS: u32 = 1 << 14;
 /// The same of the times of samples: 14,000 from one look to the next.
 const PART_MOMENTS: u32 = 1 << 20;
+/// Stacks of threads: 260 samples of each of 500 threads.
+const PART_ROWS: u32 = 1 << 17;
 
 /// The tool at work.
 pub struct Profiling<'a> {
@@ -69,6 +71,7 @@ impl Sampled for Args {
                 open.maps.stack_ring.set_max_entries(PART_RING)?;
                 open.maps.stacks_sent.set_max_entries(PART_STACKS)?;
                 open.maps.moments.set_max_entries(PART_MOMENTS)?;
+                open.maps.counts.set_max_entries(PART_ROWS)?;
             }
             Ok(open.maps.moments.set_autocreate(self.keeps_moments())?)
         })?;

@@ -222,6 +222,7 @@ impl Drafts {
             let ns = u128::from(oncpu_ns) * u128::from(value) / u128::from(all.max(1));
             let ns = u64::try_from(ns).unwrap_or(u64::MAX);
             self.threads.add(sample.task.tid, &spot, ns, None);
+            self.threads.learn(sample.task.tid, &sample.task.comm);
             let program = sample.task.tgid;
             *draft.functions.entry((function, program)).or_default() += value;
         }

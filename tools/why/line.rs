@@ -29,7 +29,7 @@ pub(crate) enum Culprit {
     Unseen,
     /// Requests were in a phase, to a disk.
     Disk(Arc<str>, Phase),
-    /// So many processes of a name ran meanwhile, or ended waits; the first of them, and the function in which they ended most.
+    /// So many processes of a name ran meanwhile, or ended waits; the first of them, and the function in which they ended more than half.
     Crowd(Program, usize, Option<Arc<str>>),
     /// A function used the CPU, in all processes of a name.
     Function(Arc<str>, Arc<str>),
@@ -42,6 +42,34 @@ impl Culprit {
     /// Tells if nobody can be named for it: tasks that ran too long ago to be remembered, and ends that were not seen.
     pub(crate) fn is_nameless(&self) -> bool {
         matches!(self, Self::Program((_, 0), _) | Self::Unseen)
+    }
+}
+
+/// Processes of a name that are to blame.
+#[derive(Default)]
+struct Crowd<'a> {
+    /// The one that comes first.
+    first: Option<u32>,
+    processes: HashSet<u32>,
+    /// Parts by function.
+    places: HashMap<&'a Option<Arc<str>>, u64>,
+}
+
+impl Crowd<'_> {
+    fn value(&self) -> u64 {
+        self.places.values().sum()
+    }
+
+    fn blame(self, name: &Arc<str>) -> Blame {
+        let value = self.value();
+        let mut places = self.places.iter();
+        let place = places.find(|(_, part)| **part > value / 2);
+        let place = place.and_then(|(place, _)| (*place).clone());
+        let first = (Arc::clone(name), self.first.unwrap_or(0));
+        Blame {
+            culprit: Culprit::Crowd(first, self.processes.len(), place),
+            value,
+        }
     }
 }
 
@@ -145,33 +173,27 @@ impl Line {
 
     /// Its blames as people are told them: many processes of one name that come first together are one culprit.
     pub(crate) fn told(&self) -> Vec<Blame> {
-        let mut crowds: HashMap<&Arc<str>, (Blame, HashSet<u32>)> = HashMap::new();
+        let mut crowds: HashMap<&Arc<str>, Crowd> = HashMap::new();
         // The most comes first.
         for blame in &self.blames {
             let Culprit::Program((name, tgid), place) = &blame.culprit else {
                 continue;
             };
-            let crowd = crowds.entry(name).or_insert_with(|| {
-                let culprit = Culprit::Crowd((Arc::clone(name), *tgid), 0, place.clone());
-                (Blame { culprit, value: 0 }, HashSet::new())
-            });
-            crowd.0.value += blame.value;
-            crowd.1.insert(*tgid);
-            if let Culprit::Crowd(_, number, _) = &mut crowd.0.culprit {
-                *number = crowd.1.len();
-            }
+            let crowd = crowds.entry(name).or_default();
+            crowd.first.get_or_insert(*tgid);
+            crowd.processes.insert(*tgid);
+            *crowd.places.entry(place).or_default() += blame.value;
         }
         let first = self.blames.first().map_or(0, |blame| blame.value);
-        let is_crowd = |blame: &Blame| {
-            matches!(blame.culprit, Culprit::Crowd(_, CROWD.., _)) && blame.value >= first
-        };
-        crowds.retain(|name, (crowd, _)| !name.is_empty() && is_crowd(crowd));
+        crowds.retain(|name, crowd| {
+            !name.is_empty() && crowd.processes.len() >= CROWD && crowd.value() >= first
+        });
         let alone = self.blames.iter().filter(|blame| match &blame.culprit {
             Culprit::Program((name, _), _) => !crowds.contains_key(name),
             _ => true,
         });
         let mut told: Vec<Blame> = alone.cloned().collect();
-        told.extend(crowds.into_values().map(|(crowd, _)| crowd));
+        told.extend(crowds.into_iter().map(|(name, crowd)| crowd.blame(name)));
         told.rank_by_key(|blame| {
             let order = (blame.culprit.is_nameless(), Reverse(blame.value));
             (order, blame.culprit.clone())

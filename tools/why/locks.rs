@@ -161,13 +161,24 @@ impl Split {
     }
 }
 
+/// Waits in a place, ns.
+#[derive(Default)]
+struct Idleness {
+    idle_ns: u64,
+    busy_ns: u64,
+}
+
 /// Takes waits for locks out of idleness: a thread that is seen nowhere else seems at home where it waits for one.
 pub(crate) fn take_from_idleness(off: &mut Profile, locks: &[Contended], scale: f64) {
-    let idle = |sample: &&Sample| sample.idle;
-    let mut all: HashMap<Spot, u64> = HashMap::new();
-    for sample in off.samples.iter().filter(idle) {
+    let mut all: HashMap<Spot, Idleness> = HashMap::new();
+    for sample in &off.samples {
         let [ns, _] = reasons::parts(off, sample.reason, &sample.values);
-        *all.entry(spot(sample)).or_default() += ns;
+        let all = all.entry(spot(sample)).or_default();
+        *if sample.idle {
+            &mut all.idle_ns
+        } else {
+            &mut all.busy_ns
+        } += ns;
     }
     let mut for_locks: HashMap<Spot, u64> = HashMap::new();
     for lock in locks.iter().filter(|lock| lock.is_lock()) {
@@ -180,8 +191,11 @@ pub(crate) fn take_from_idleness(off: &mut Profile, locks: &[Contended], scale: 
         }
     }
     let is_for_lock = |spot: &Spot| {
+        let all = &all[spot];
         let ns = for_locks.get(spot).copied().unwrap_or(0) as f64 * scale;
-        ns > 0.0 && ns >= FOR_LOCK * all.get(spot).copied().unwrap_or(0) as f64
+        // Waits for locks that are no idleness come first.
+        let rest = ns - all.busy_ns as f64;
+        rest > 0.0 && rest >= FOR_LOCK * all.idle_ns as f64
     };
     for sample in off.samples.iter_mut().filter(|sample| sample.idle) {
         sample.idle = !is_for_lock(&spot(sample));
@@ -344,6 +358,12 @@ mod tests {
         // A pool's threads wait at a condition variable, and a guess is none.
         assert_eq!(left("cond", 100, 1.0), [1, 2, 3]);
         assert_eq!(left("mutex", 50, 1.0), [1, 2, 3]);
+        // Those that it waits for its lock are told from those at the condition variable in the same function.
+        let mut off = off_cpu(vec![idle(1), wait(1, 900)], 1);
+        let mut lock = lock(&[(1, 900)]);
+        (lock.row.class, lock.row.what) = ("mutex", For::Others);
+        take_from_idleness(&mut off, &[lock], 1.0);
+        assert!(off.samples[0].idle);
     }
 
     #[test]

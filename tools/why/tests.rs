@@ -147,6 +147,12 @@ fn where_nothing_stands_out_or_nobody_is_to_blame_it_is_said() {
         text.contains("10 processes of a ended 100% of that in put"),
         "{text}"
     );
+    let blames = ["f", "g", "h"].map(|function| {
+        let process = ("a".into(), function.as_bytes()[0].into());
+        (Culprit::Program(process, Some(function.into())), 10)
+    });
+    let text = said(&account(vec![line("pipe", 90, &blames)]));
+    assert!(text.ends_with("3 processes of a ended 100% of that"));
     let hangs = [(Culprit::Nobody, 9), (program("a", 1), 1)];
     let text = said(&account(vec![line("futex", 90, &hangs)]));
     assert!(text.contains("90% of that nobody has ended yet"), "{text}");
