@@ -137,7 +137,7 @@ impl Helper {
     /// Until there is something to read, or the end.
     fn wait(&self, patience: Duration, give_up: Instant) -> io::Result<()> {
         let lose_patience = Instant::now() + patience;
-        // Most answers are there at once: whether it wakes is asked once one is not.
+        // Most answers are there at once: it is asked if it wakes where one is not, so that silence is noticed one look later.
         let mut last_woke = (None, Instant::now());
         loop {
             let step = LOOK.min(patience).min(left(give_up)?);

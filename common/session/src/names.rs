@@ -65,10 +65,11 @@ fn is_called(tid: u32, glob: &Glob) -> bool {
 
 /// A kernel worker's name has what it works on behind it in `/proc`.
 fn matches(glob: &Glob, name: &str) -> bool {
-    let whole = || glob.matches(name.as_bytes());
-    let kernel_worker = name.starts_with("kworker/");
-    let own = name.split(['-', '+']).next().unwrap_or_default();
-    whole() || kernel_worker && glob.matches(own.as_bytes())
+    let own = match name.starts_with("kworker/") {
+        true => name.split(['-', '+']).next().unwrap_or_default(),
+        false => name,
+    };
+    glob.matches(own.as_bytes())
 }
 
 #[cfg(test)]
