@@ -36,8 +36,8 @@ const PART_RING: u32 = 2 << 20;
 const PART_STACKS: u32 = 1 << 14;
 /// The same of the times of samples: 14,000 from one look to the next.
 const PART_MOMENTS: u32 = 1 << 20;
-/// Stacks of threads: 260 samples of each of 500 threads.
-const PART_ROWS: u32 = 1 << 17;
+/// Stacks of threads: 196 of each of 500 threads.
+const PART_ROWS: u32 = 3 << 15;
 
 /// The tool at work.
 pub struct Profiling<'a> {
