@@ -13,7 +13,8 @@ use super::{TOOLS, files, read};
 /// Names in the runs that look like words: of programs, devices, system calls, and what a run was asked for.
 const NAMES: &str = "access bash biolatency brk close cpu dd demo dyn execve fio flame futex Interrupts kernel lockstat ls main meta \
     mmap most mprotect munmap newfstatat offcputime openat pgbench postgres pressure prio profile rahead read rseq runqlat rust sed sh some \
-    statfs statx sync switch syscount vda web why write ECHILD ENOENT";
+    statfs statx sync switch syscount vda web why write ECHILD ENOENT epoll fdatasync for lwlock PGSemaphoreLock PGSemaphoreUnlock \
+    PortalRun ProcLockWakeup transactionid WaitEventSetWait WALWrite";
 /// Functions in flame's runs.
 const FUNCTIONS: &str = "gc mark parse reduce run";
 

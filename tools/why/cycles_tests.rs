@@ -164,6 +164,8 @@ fn no_line_is_too_long_and_none_has_foreign_sequences() {
         assert!(columns(line) <= 80 && !line.contains('\u{1b}'), "{line}");
     }
     assert!(text.contains("within one look"), "{text}");
+    let titles = " SLOWEST   OTHERS  WHERE THE TIME OF ONE CYCLE WENT\n";
+    assert!(text.contains(titles), "{text}");
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let name = format!("…{}", "f".repeat(39));
     let exemplar = format!("futex for a ({name}) 27.0 ms");
