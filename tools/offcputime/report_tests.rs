@@ -95,16 +95,7 @@ fn no_line_is_too_long_whatever_the_names_are() {
         ("offcputime --max-overhead 1", Some(estimates)),
     ] {
         harvest.estimates = estimates;
-        let args = Args::parse_from(options.split_whitespace());
-        let mut out = Vec::new();
-        let report = Report {
-            args: &args,
-            harvest: &harvest,
-            profile: &profile,
-            cost: &Cost::default(),
-        };
-        report.write_human(&mut out).expect("a vector");
-        assert_narrow(&String::from_utf8(out).expect("text"));
+        assert_narrow(&human(options, &harvest, &profile));
     }
 }
 
@@ -156,12 +147,16 @@ fn report_of(options: &str, waits: &[(&'static str, u64, bool)], filtered: u64) 
         filtered,
         ..Accounting::default()
     });
-    let args = Args::parse_from(options.split_whitespace());
+    human(options, &harvest, &profile)
+}
+
+/// The report for people.
+fn human(options: &str, harvest: &Harvest, profile: &Profile) -> String {
     let mut out = Vec::new();
     let report = Report {
-        args: &args,
-        harvest: &harvest,
-        profile: &profile,
+        args: &Args::parse_from(options.split_whitespace()),
+        harvest,
+        profile,
         cost: &Cost::default(),
     };
     report.write_human(&mut out).expect("a vector");
