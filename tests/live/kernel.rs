@@ -133,6 +133,14 @@ pub(crate) fn until_every(time: Duration, what: &str, mut holds: impl FnMut() ->
     }
 }
 
+/// The state of each thread of a process, by the letter that `ps` shows.
+pub(crate) fn states(pid: u32) -> Vec<char> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("tasks");
+    let stats = tasks.map(|task| fs::read_to_string(task.expect("a task").path().join("stat")));
+    let state = |stat: String| stat.rsplit_once(") ")?.1.chars().next();
+    stats.flatten().filter_map(state).collect()
+}
+
 pub(crate) fn has_tracepoint(name: &str) -> bool {
     let types = fs::read("/sys/kernel/btf/vmlinux").expect("BTF");
     let name = format!("btf_trace_{name}\0");

@@ -1,11 +1,11 @@
 //! offcputime against a log of the kernel's own events, and what programs say they waited for.
 
 use std::collections::HashSet;
-use std::{fs, io};
+use std::fs;
 
 use crate::beside::lockstat_user::locks;
 use crate::cgroup::Cgroup;
-use crate::kernel::until;
+use crate::kernel::{states, until};
 use crate::off_cpu::{Times, assert_all_off, phases_ns, sees_hidden, stacks};
 use crate::prelude::*;
 
@@ -253,13 +253,8 @@ fn threads_that_are_ready_when_tracing_begins_wait_for_a_cpu_alone() {
     let mut workload = Workload::start("spinner", format!("{options} {}", word.display()));
     let pid = workload.pid();
     workload.go();
-    let is_ready = |task: io::Result<fs::DirEntry>| {
-        let path = task.expect("a task").path().join("stat");
-        fs::read_to_string(path).is_ok_and(|stat| stat.contains(") R "))
-    };
     until("six are ready", || {
-        let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("tasks");
-        tasks.map(is_ready).filter(|is_ready| *is_ready).count() == 6
+        states(pid).iter().filter(|state| **state == 'R').count() == 6
     });
     let report = Tool::run("offcputime", format!("-j -m 0 -p {pid} 0.3")).report();
     fs::write(&word, "").expect("a file");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::kernel::{has_tracepoint, schedstat, tasks, until};
+use crate::kernel::{has_tracepoint, schedstat, states, tasks, until};
 use crate::prelude::*;
 use crate::tool::TRACERS;
 
@@ -111,11 +111,10 @@ fn a_window_closes_by_the_clock_though_the_tool_is_stopped() {
         .stdin(Stdio::piped())
         .spawn()
         .expect("sh");
-    let pid = waiter.id().to_string();
+    let pid = waiter.id();
     let is_in = |what: &str| {
         let comm = fs::read_to_string(format!("/proc/{pid}/comm")).expect("it runs");
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
-        comm.trim() == what && stat.contains(") S ")
+        comm.trim() == what && states(pid) == ['S']
     };
     until("the shell reads", || is_in("sh"));
     let tool = Tool::start("offcputime", format!("-j -p {pid} 1"));

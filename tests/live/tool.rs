@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::args::Args;
 use crate::found::json;
-use crate::kernel::{assert_machine_taken, schedstat, tasks, until};
+use crate::kernel::{assert_machine_taken, schedstat, states, tasks, until};
 use crate::lines::{Lines, PATIENCE};
 pub(crate) use crate::tools::TRACERS;
 
@@ -108,14 +108,14 @@ fn starved(pid: u32) -> Duration {
 fn rests(pid: u32) -> bool {
     let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
     let tasks = tasks(pid);
-    let sleeps = |task: &PathBuf| read(task.join("stat")).contains(") S ");
     let children = tasks.iter().map(|task| read(task.join("children")));
     let children = children.collect::<Vec<_>>().join(" ");
     let stat = |child: &str| read(PathBuf::from(format!("/proc/{child}/stat")));
     let mut children = children.split_whitespace().map(stat);
     // One that has ended stays until the next one.
     let is_errand = |stat: String| stat.contains("(unwind-") && !stat.contains(") Z ");
-    tasks.iter().all(sleeps) && !children.any(is_errand)
+    let sleeps = states(pid).iter().all(|state| *state == 'S');
+    sleeps && !children.any(is_errand)
 }
 
 /// A running tool. Dropping it kills it.
