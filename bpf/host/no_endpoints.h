@@ -5,6 +5,9 @@
 
 #define __OFFCPU_ENDPOINTS_BPF_H__
 #define endpoint_of(task, call, polled, is_for_disk) 0
-#define polled_alone(task) 0
+#define __OFFCPU_POLLS_BPF_H__
+#define polled_now(task) 0
+#define polled_then(task) 0
+#define unread_poll(task) 0
 
 #endif

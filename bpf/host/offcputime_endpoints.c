@@ -4,12 +4,7 @@
 #include "host.h"
 #include <bpf/bpf_core_read.h>
 
-/* Registers that hold arguments differ between architectures: here they lie behind all others. */
-#define HOST_PARAMETER(regs, at) (((__u64 *)((regs) + 1))[at])
-#define PT_REGS_PARM1_CORE_SYSCALL(regs) HOST_PARAMETER(regs, 0)
-#define PT_REGS_PARM2_CORE_SYSCALL(regs) HOST_PARAMETER(regs, 1)
-#define PT_REGS_PARM3_CORE_SYSCALL(regs) HOST_PARAMETER(regs, 2)
-#include <bpf/bpf_tracing.h>
+#include "parameters.h"
 #include "no_stacks.h"
 
 /* Nothing is on the first page. */
@@ -23,6 +18,7 @@ static void host_path(struct file_path *to, const struct file *file);
 #include "paths.bpf.h"
 #define read_path(to, file) host_path(to, file)
 #include "../offcputime/offcpu_endpoints.bpf.h"
+#include "../offcputime/offcpu_polls.bpf.h"
 #include "call_number.h"
 
 static void host_path(struct file_path *to, const struct file *file)
@@ -116,13 +112,12 @@ static struct files_struct *host_open(const struct host_end *end)
 	return &files;
 }
 
-/* Bit n of `on_fd`: a call on a descriptor; the two of `polls` poll. */
-void host_calls(const __u64 on_fd[SYSCALLS_MAX / 64], const __u32 polls[2])
+/* Bit n of `on_fd`: a call on a descriptor. */
+void host_calls(const __u64 on_fd[SYSCALLS_MAX / 64])
 {
 	struct offcputime_config asked = { .details = 1 };
 
 	__builtin_memcpy(asked.on_fd, on_fd, sizeof(asked.on_fd));
-	__builtin_memcpy(asked.polls, polls, sizeof(asked.polls));
 	host_poke(&config, &asked, sizeof(asked));
 }
 
@@ -132,6 +127,10 @@ bool host_is_connected(const struct host_end *end)
 }
 
 struct host_told {
+	/* What it polls: while it is current, later, as long as nobody has told more, and then. */
+	__u64 polled;
+	__u64 polled_untold;
+	__u64 polled_told;
 	__u64 is_known;
 	__u64 hash;
 	struct endpoint endpoint;
@@ -139,21 +138,34 @@ struct host_told {
 	__u64 path;
 };
 
-/* A thread waits in a call for an endpoint: that which is told of it. `polls`: the descriptor's number is in its memory, and not in its
- * register, and how many of them are.
- */
-void host_waits(const struct host_end *end, __u32 number, __u32 polls, struct host_told *told)
+/* Words of other waits tell nothing. */
+static void host_tell_poll(struct task_struct *task, struct host_told *told)
 {
-	struct task_struct task = { .files = host_open(end) };
-	__u64 hash, *registers = &HOST_PARAMETER((struct pt_regs *)host_registers(), 0);
+	struct polled_word said = { .since = switches_of(task) };
+	__u64 memory = unread_poll(task);
+	__u32 tid = task->pid;
+
+	bpf_map_update_elem(&polled_words, &tid, &said, BPF_ANY);
+	told->polled_untold = polled_then(task);
+	said.since++;
+	if (memory && !bpf_probe_read_user(&said.word, sizeof(said.word), memory))
+		bpf_map_update_elem(&polled_words, &tid, &said, BPF_ANY);
+	told->polled_told = polled_then(task);
+}
+
+/* A thread waits in a call for an endpoint: that which is told of it. */
+void host_waits(const struct host_end *end, __u64 number, const __u64 arguments[4], struct host_told *told)
+{
+	struct task_struct task = { .files = host_open(end), .pid = 7 };
 	struct wait_call call = { .syscall = number };
-	__u32 polled[2] = { HOST_FD };
 	struct file_path *path;
+	__u64 hash;
 
 	host_enter(host_registers(), number);
-	registers[0] = polls ? (__u64)polled : HOST_FD;
-	registers[1] = polls;
-	hash = endpoint_of(&task, &call, polled_alone(&task), end->is_for_disk);
+	__builtin_memcpy(&HOST_PARAMETER((struct pt_regs *)host_registers(), 0), arguments, 4 * sizeof(*arguments));
+	told->polled = polled_now(&task);
+	host_tell_poll(&task, told);
+	hash = endpoint_of(&task, &call, told->polled, end->is_for_disk);
 	if (!hash)
 		return;
 	told->is_known = 1;

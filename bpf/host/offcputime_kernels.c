@@ -30,12 +30,7 @@ static long host_read(void *to, __u64 bytes, const void *from);
 #undef bpf_probe_read_kernel
 #define bpf_probe_read_kernel(to, bytes, from) host_read(to, bytes, from)
 
-/* Registers that hold arguments differ between architectures: here they lie behind all others. */
-#define HOST_PARAMETER(regs, at) (((__u64 *)((regs) + 1))[at])
-#define PT_REGS_PARM1_CORE_SYSCALL(regs) HOST_PARAMETER(regs, 0)
-#define PT_REGS_PARM2_CORE_SYSCALL(regs) HOST_PARAMETER(regs, 1)
-#define PT_REGS_PARM3_CORE_SYSCALL(regs) HOST_PARAMETER(regs, 2)
-#include <bpf/bpf_tracing.h>
+#include "parameters.h"
 
 /* A pointer that needs no helper to be read through is told from one that does. */
 static bool host_is_trusted;

@@ -60,10 +60,14 @@ enum special_file {
 	FILE_ACCEPTED,
 	/* A poll of several descriptors, of one for output, too, of a socket that is no end of a connection, or of one of no kind above. */
 	FILE_OTHER,
+	/* A poll of no descriptor: a sleep. */
+	FILE_NOTHING,
 };
 
 /* A poll is seen, and is not for input alone; beside 1 + the one descriptor, if there is one. */
 #define POLLS_OTHER (1U << 31)
+/* A poll is seen, of no descriptor: none has such a number. */
+#define POLLS_NOTHING (~0U)
 
 #define TYPE_FIFO 1
 #define TYPE_REGULAR 8
@@ -241,9 +245,7 @@ static __always_inline __u8 waited_on(struct task_struct *task, __u32 fd, bool p
 	return polls && !is_connected(file) ? FILE_OTHER : type;
 }
 
-/* The file that a call waits on. `polled`: 1 + the one descriptor that it polls, with POLLS_OTHER; 0: that is not known, or it is no
- * poll.
- */
+/* The file that a call waits on. `polled`: what it polls, as polled_by_arguments() has it. */
 static __always_inline __u8 file_type_in_call(struct task_struct *task, __u32 number, __u32 polled)
 {
 	__u64 descriptor = polled;
@@ -251,6 +253,8 @@ static __always_inline __u8 file_type_in_call(struct task_struct *task, __u32 nu
 
 	if (waits.takes_fd[number / 64] & (1ULL << (number % 64)))
 		descriptor = 1 + (__u64)(__u32)PT_REGS_PARM1_CORE_SYSCALL(user_regs_of(task));
+	else if (polled == POLLS_NOTHING)
+		return FILE_NOTHING;
 	else if (polled & POLLS_OTHER)
 		return FILE_OTHER;
 	if (!descriptor)

@@ -11,24 +11,15 @@
 #include "compat.bpf.h"
 #include "futex_call.bpf.h"
 #include "lock_tables.bpf.h"
+#include "polls.bpf.h"
 #include "waits.bpf.h"
 
 #define NO_DESCRIPTOR (~0U)
 /* include/linux/fs.h */
 #define FMODE_WRITE 2
-/* include/uapi/asm-generic/poll.h; struct pollfd below is UAPI, too. */
-#define POLLIN 1
-/* Descriptors in a word of an fd_set. */
-#define WORD_BITS 64
 /* Bytes that a pipe's token is read by, and an eventfd's count. Other reads are most of all, and not looked at further. */
 #define TOKEN_BYTES 1
 #define COUNT_BYTES 8
-
-struct user_pollfd {
-	__s32 fd;
-	__s16 events;
-	__s16 revents;
-};
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 /* Numbered since b556db17b0e7 (5.2). */
@@ -40,44 +31,15 @@ struct file___opened {
 };
 #pragma clang attribute pop
 
-/* The descriptor that poll(2) is asked for, if it is one, and for reading. */
-static __always_inline __u32 polled(const struct call_arguments *from)
-{
-	struct user_pollfd only = {};
-
-	if (from->args[1] != 1 || bpf_probe_read_user(&only, sizeof(only), (void *)from->args[0]))
-		return NO_DESCRIPTOR;
-	return only.events & POLLIN ? only.fd : NO_DESCRIPTOR;
-}
-
-/* The same of pselect(2); of its first 64. */
-static __always_inline __u32 selected(const struct call_arguments *from)
-{
-	__u64 highest = from->args[0] - 1, set = 0;
-
-	if (highest >= WORD_BITS || from->args[2] || from->args[3])
-		return NO_DESCRIPTOR;
-	if (bpf_probe_read_user(&set, sizeof(set), (void *)from->args[1]))
-		return NO_DESCRIPTOR;
-	return set == 1ULL << highest ? highest : NO_DESCRIPTOR;
-}
-
 /* The descriptor that a call waits for until there is something to read. Memory can be read of a process that is current only. */
 static __always_inline __u32 awaited(__u64 number, const struct call_arguments *from, bool is_current)
 {
-	switch (number) {
-	case SYSCALL_READ:
+	__u32 polled;
+
+	if (number == SYSCALL_READ)
 		return from->args[2] == TOKEN_BYTES || from->args[2] == COUNT_BYTES ? from->args[0] : NO_DESCRIPTOR;
-#ifdef SYSCALL_POLL
-	case SYSCALL_POLL:
-#endif
-	case SYSCALL_PPOLL:
-		return is_current ? polled(from) : NO_DESCRIPTOR;
-	case SYSCALL_PSELECT6:
-		return is_current ? selected(from) : NO_DESCRIPTOR;
-	default:
-		return NO_DESCRIPTOR;
-	}
+	polled = is_current ? polled_in_call(number, from) : 0;
+	return polled && !(polled & POLLS_OTHER) ? polled - 1 : NO_DESCRIPTOR;
 }
 
 static __always_inline bool is_open_for_writing(struct file *file)

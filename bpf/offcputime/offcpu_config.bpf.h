@@ -24,8 +24,6 @@ struct offcputime_config {
 	__u32 cycles;
 	/* Marks are of the calls of one function: the outermost ones count. */
 	__u32 calls;
-	/* Numbers of poll(2) and ppoll(2). */
-	__u32 polls[2];
 	/* Bit n: system call n is on a file or a connection, a descriptor of which is its first argument. */
 	__u64 on_fd[SYSCALLS_MAX / 64];
 };

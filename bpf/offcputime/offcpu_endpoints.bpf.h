@@ -185,39 +185,7 @@ __noinline __u64 endpoint_behind(__u64 files, __u32 fd, __u32 is_for_disk)
 	return hash;
 }
 
-/* Looks whether a call polls. */
-static __always_inline bool is_poll(__u32 number)
-{
-	return number < SYSCALLS_MAX && (number == config.polls[0] || number == config.polls[1]);
-}
-
-/* struct pollfd of include/uapi/asm-generic/poll.h, and one of its events */
-struct polled {
-	__u32 fd;
-	__u16 events;
-	__u16 returned;
-};
-
-#define POLL_OUTPUT 4
-
-/* 1 + the descriptor that a task, which is current, polls alone; POLLS_OTHER beside it if that is for output, too, and alone if there are
- * several; 0: it does not poll, or its memory cannot be read.
- */
-static __always_inline __u32 polled_alone(struct task_struct *task)
-{
-	const struct pt_regs *regs = user_regs_of(task);
-	struct polled polled;
-
-	if (!is_poll(syscall_number(regs)) || is_compat_call(task))
-		return 0;
-	if (PT_REGS_PARM2_CORE_SYSCALL(regs) != 1)
-		return POLLS_OTHER;
-	if (bpf_probe_read_user(&polled, sizeof(polled), (const void *)PT_REGS_PARM1_CORE_SYSCALL(regs)))
-		return 0;
-	return ((polled.fd + 1) & ~POLLS_OTHER) | (polled.events & POLL_OUTPUT ? POLLS_OTHER : 0);
-}
-
-/* `polled`: of polled_alone() when the wait began. */
+/* `polled`: what it polls, as polled_by_arguments() has it. */
 static __always_inline __u64 endpoint_of(struct task_struct *task, const struct wait_call *call, __u32 polled, bool is_for_disk)
 {
 	__u32 number = call->syscall, alone = polled & ~POLLS_OTHER;
@@ -230,7 +198,7 @@ static __always_inline __u64 endpoint_of(struct task_struct *task, const struct 
 	regs = user_regs_of(task);
 	if (config.on_fd[number / 64] & (1ULL << (number % 64)))
 		return endpoint_behind(files, PT_REGS_PARM1_CORE_SYSCALL(regs), is_for_disk);
-	return alone && is_poll(number) ? endpoint_behind(files, alone - 1, is_for_disk) : 0;
+	return alone ? endpoint_behind(files, alone - 1, is_for_disk) : 0;
 }
 
 #endif

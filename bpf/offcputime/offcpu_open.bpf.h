@@ -33,6 +33,9 @@ struct open_phase {
 	__u64 lr;
 	/* Address that the thread's own data lies around; 0: it is not known. */
 	__u64 thread_pointer;
+	/* Address of the word that tells what it polls, 0: none is wanted, and 1 + its switches. */
+	__u64 poll_memory;
+	__u64 since;
 	__u32 tgid;
 	__u32 tid;
 	__u8 comm[16];
@@ -167,6 +170,14 @@ static __always_inline void describe_open_wait(struct open_phase *open, struct m
 	}
 }
 
+/* What it polls was not seen when it left its CPU: user space is to look. */
+static __always_inline void describe_poll(struct open_phase *open, struct member *member, struct task_struct *task)
+{
+	open->since = 1 + switches_of(task);
+	if (!(member->wait_flags & (WAIT_RUNNABLE | WAIT_KERNEL_THREAD)) && member->polled_by != open->since)
+		open->poll_memory = unread_poll(task);
+}
+
 /* User space is told once of a wait's stacks; returns the bytes of kernel addresses. */
 static __always_inline long tell_stacks(struct open_phase_record *record, struct member *member, struct task_struct *task)
 {
@@ -223,6 +234,7 @@ static __always_inline void write_stacks(struct bpf_iter__task *ctx, struct memb
 		return;
 	name_thread(&record->open, task);
 	describe_wait(&record->open, member, task);
+	describe_poll(&record->open, member, task);
 	record->open.user_stack = walks_on_exit() || !has_kept_stack(member, task) ? 0 : member->user_stack;
 	write_record(ctx, record, tell_stacks(record, member, task));
 }

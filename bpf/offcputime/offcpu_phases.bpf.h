@@ -58,7 +58,7 @@ struct member {
 	__u32 waits;
 	/* Counts the calls and returns by which it has begun or ended work (offcpu_marks.bpf.h). */
 	__u32 marks;
-	/* The poll in which it was seen to leave its CPU, as polled_alone() has it. */
+	/* The poll in which it was seen to leave its CPU. */
 	__u32 polled;
 	__u32 state;
 	__u8 phase;
@@ -74,6 +74,7 @@ struct member {
 #include "members.bpf.h"
 #include "offcpu_config.bpf.h"
 #include "offcpu_endpoints.bpf.h"
+#include "offcpu_polls.bpf.h"
 
 /* Where the targets' time inside the window went, whether reported or filtered. */
 struct offcputime_totals {
@@ -191,14 +192,14 @@ static __always_inline bool has_kept_stack(const struct member *member, struct t
 	return member->walked == 1 + switches_of(task);
 }
 
-/* The poll that the task is in, or comes from, where that is known: as polled_alone() has it. Its own memory tells when it is current. */
+/* The poll that the task is in, or comes from. */
 static __always_inline __u32 polled_of(const struct member *member, struct task_struct *task)
 {
 	if (member->wait_flags & WAIT_RUNNABLE)
 		return 0;
 	if (member->polled_by == 1 + switches_of(task))
 		return member->polled;
-	return task == current_task() ? polled_alone(task) : 0;
+	return task == current_task() ? polled_now(task) : polled_then(task);
 }
 
 /* The system call that the task waits in, or comes from. */
@@ -221,7 +222,7 @@ static __always_inline void describe_leaving(struct member *member, struct task_
 {
 	member->state = state;
 	member->wait_flags = wait_flags_of(task, preempt, state);
-	member->polled = member->wait_flags & (WAIT_RUNNABLE | WAIT_KERNEL_THREAD) ? 0 : polled_alone(task);
+	member->polled = member->wait_flags & (WAIT_RUNNABLE | WAIT_KERNEL_THREAD) ? 0 : polled_now(task);
 	member->polled_by = 1 + switches_of(task);
 }
 

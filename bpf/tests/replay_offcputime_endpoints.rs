@@ -10,10 +10,14 @@ use host::Host;
 
 /// `MAX_ENDPOINTS`
 const MOST: u64 = 1024;
-/// Numbers of system calls: one on a descriptor, two that poll, and one that does neither.
-const ON_FD: u32 = 70;
-const POLLS: [u32; 2] = [7, 271];
-const OTHER: u32 = 202;
+/// Numbers of system calls: one on a descriptor, and one that does neither that nor poll.
+const ON_FD: u64 = 500;
+const OTHER: u64 = 501;
+/// `HOST_FD` of host/offcputime_endpoints.c: the one descriptor that is open.
+const FD: u64 = 3;
+/// `POLLS_OTHER` and `POLLS_NOTHING` of include/waits.bpf.h
+const POLLS_OTHER: u64 = 1 << 31;
+const POLLS_NOTHING: u64 = u32::MAX as u64;
 
 const FILE: u8 = 1;
 const UNIX: u8 = 2;
@@ -66,6 +70,10 @@ struct Endpoint {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 struct Told {
+    /// What it polls: while it is current, later, as long as nobody has told more, and then.
+    polled: u64,
+    polled_untold: u64,
+    polled_told: u64,
     is_known: u64,
     /// Its number, which no other endpoint has.
     hash: u64,
@@ -143,22 +151,22 @@ impl End {
         }
         Some(Told {
             is_known: 1,
-            hash: 0,
             endpoint,
             path,
+            ..Told::default()
         })
     }
 
     fn told(&self, place: impl Fn(u16) -> u64) -> Option<Told> {
         let file = || Told {
             is_known: 1,
-            hash: 0,
             endpoint: Endpoint {
                 address: [self.inode, self.device.into()],
                 kind: FILE,
                 ..Endpoint::default()
             },
             path: self.inode,
+            ..Told::default()
         };
         match self.mode {
             SOCKET if self.is_for_disk == 0 => self.socket(place),
@@ -173,8 +181,103 @@ fn load() -> Host {
     let host = Host::load(&object);
     let mut on_fd = [0_u64; 8];
     on_fd[ON_FD as usize / 64] |= 1 << (ON_FD % 64);
-    host.tell("host_calls", (&on_fd, &POLLS));
+    host.tell("host_calls", (&on_fd,));
     host
+}
+
+/// `struct pollfd`
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Polled {
+    fd: i32,
+    events: i16,
+    returned: i16,
+}
+
+/// A call with its memory.
+#[derive(Debug)]
+struct Call {
+    number: u64,
+    array: [Polled; 2],
+    set: u64,
+    arguments: [u64; 4],
+    /// As `polled_by_arguments` has it.
+    polled: u64,
+    is_told_by_memory: bool,
+}
+
+impl Call {
+    fn random(rng: &mut Rng) -> Box<Self> {
+        let entry = |rng: &mut Rng| Polled {
+            fd: [FD as i32, rng.i32(-1..5)][rng.usize(..2)],
+            events: [1, 4, 5, 0x2001][rng.usize(..4)],
+            returned: rng.i16(..),
+        };
+        let mut call = Box::new(Self {
+            number: [ON_FD, ON_FD, OTHER, u64::from(u32::MAX)][rng.usize(..4)],
+            array: [entry(rng), entry(rng)],
+            set: 0,
+            arguments: [[FD, rng.u64(2..5)][rng.usize(..2)], 0, 0, 0],
+            polled: 0,
+            is_told_by_memory: false,
+        });
+        match rng.u32(..3) {
+            0 => call.poll(rng),
+            1 => call.select(rng),
+            _ => (),
+        }
+        call
+    }
+
+    /// Several are another poll than of one; its memory may be gone.
+    fn poll(&mut self, rng: &mut Rng) {
+        self.number = libc::SYS_ppoll as u64;
+        let memory = [&raw const self.array as u64, 8][usize::from(rng.u32(..8) == 0)];
+        let count = rng.u64(..3);
+        self.arguments = [memory, count, 0, 0];
+        self.is_told_by_memory = count == 1;
+        let only = self.array[0];
+        let output = if only.events & 4 > 0 { POLLS_OTHER } else { 0 };
+        self.polled = match count {
+            0 => POLLS_NOTHING,
+            1 if memory == 8 => 0,
+            1 => (only.fd + 1) as u64 | output,
+            _ => POLLS_OTHER,
+        };
+    }
+
+    /// Whoever looks for output or faults waits for another thing; high descriptors are not looked for.
+    fn select(&mut self, rng: &mut Rng) {
+        self.number = libc::SYS_pselect6 as u64;
+        self.set = rng.choice([1 << FD, 1 << FD, 9, 1 << 63, 0]).expect("some");
+        let highest = u64::BITS - self.set.leading_zeros();
+        let count = rng
+            .choice([u64::from(highest), 1, 4, 64, 65, 0])
+            .expect("some");
+        let set = &raw const self.set as u64;
+        let sets: [u64; 3] = std::array::from_fn(|at| if rng.usize(..3) > at { set } else { 0 });
+        self.arguments = [count | rng.u64(..2) << 32, sets[0], sets[1], sets[2]];
+        self.is_told_by_memory = count > 0 && count <= 64 && sets[0] > 0 && sets[1..] == [0; 2];
+        self.polled = if count == 0 || sets == [0; 3] {
+            POLLS_NOTHING
+        } else if sets[1..] != [0; 2] {
+            POLLS_OTHER
+        } else if count > 64 {
+            0
+        } else {
+            let asked = self.set & u64::MAX >> (64 - count);
+            match asked.count_ones() {
+                0 => POLLS_NOTHING,
+                1 => 1 + u64::from(asked.trailing_zeros()),
+                _ => POLLS_OTHER,
+            }
+        };
+    }
+
+    /// Its descriptor is the open one.
+    fn is_for_file(&self) -> bool {
+        self.number == ON_FD && self.arguments[0] == FD || self.polled & !POLLS_OTHER == FD + 1
+    }
 }
 
 #[test]
@@ -183,29 +286,34 @@ fn a_wait_is_for_what_its_descriptor_is_of() {
     let place = |number: u16| host.ask::<u64>("host_place", (u32::from(number),));
     let mut known = HashMap::new();
     let mut waits = 0;
-    for step in 0..100_000 {
+    for step in 0..150_000 {
         let end = End::random(&mut rng);
-        let number = [ON_FD, POLLS[0], POLLS[1], OTHER, u32::MAX][rng.usize(..5)];
-        // A poll of several says of none which it waits for; where there is one, its number is in memory.
-        let polled = rng.u32(..3);
-        let is_told = number == ON_FD && polled == 0 || POLLS.contains(&number) && polled == 1;
-        let expected = end.told(place).filter(|_| is_told).unwrap_or_default();
-        if number == ON_FD && polled > 0 {
-            continue;
-        }
-        let mut told = host.told::<Told>("host_waits", (&end, number, polled));
+        let call = Call::random(&mut rng);
+        let told = end.told(place).filter(|_| call.is_for_file());
+        let expected = Told {
+            polled: call.polled,
+            polled_untold: if call.is_told_by_memory {
+                0
+            } else {
+                call.polled
+            },
+            polled_told: call.polled,
+            ..told.unwrap_or_default()
+        };
+        let mut told = host.told::<Told>("host_waits", (&end, call.number, &call.arguments));
         if told.is_known == 1 {
             waits += 1;
             let file = (end.mode != SOCKET).then_some((end.generation, end.name));
-            let one = known.entry(told.hash).or_insert((expected, file));
-            assert_eq!(*one, (expected, file), "step {step}, {end:?}");
+            let expected = (expected.endpoint, expected.path, file);
+            let one = known.entry(told.hash).or_insert(expected);
+            assert_eq!(*one, expected, "step {step}, {end:?}");
         }
         told.hash = 0;
         // Above a file's device is whatever tells it from others.
         if told.endpoint.kind == FILE {
             told.endpoint.address[1] &= u64::from(u32::MAX);
         }
-        assert_eq!(told, expected, "step {step}, {number}, {polled}, {end:?}");
+        assert_eq!(told, expected, "step {step}, {call:?}, {end:?}");
     }
     assert!(waits > 10_000 && known.len() > 100, "{waits}");
     assert_eq!(host.ask::<u64>("host_full", ()), 0);
@@ -234,7 +342,7 @@ fn waits_for_files_beyond_the_tables_room_are_counted() {
             mode: REGULAR,
             ..End::default()
         };
-        let told = host.told::<Told>("host_waits", (&end, ON_FD, 0_u32));
+        let told = host.told::<Told>("host_waits", (&end, ON_FD, &[FD, 0, 0, 0]));
         beyond += 1 - told.is_known;
     }
     assert_eq!((beyond, host.ask::<u64>("host_full", ())), (100, 100));

@@ -23,9 +23,11 @@ mod lacks {
 const SYSCALLS: u64 = 512;
 const KERNEL_THREAD: u32 = 0x0020_0000;
 const FILES: usize = 4;
-/// `POLLS_OTHER` and `FILE_OTHER` of include/waits.bpf.h
+/// `POLLS_OTHER`, `POLLS_NOTHING`, `FILE_OTHER` and `FILE_NOTHING` of include/waits.bpf.h
 const POLLS_OTHER: u32 = 1 << 31;
+const POLLS_NOTHING: u32 = u32::MAX;
 const OTHER: u32 = 21;
+const NOTHING: u32 = 22;
 /// `TYPE_SOCKET`: none here is connected.
 const SOCKET: u32 = 12;
 
@@ -118,9 +120,10 @@ impl Kernel {
             throttle_count: rng.i32(0..2),
             // Files are behind the table, too.
             max_fds: rng.u32(..FILES as u32),
-            polled: match rng.u32(..4) {
+            polled: match rng.u32(..5) {
                 0 => 0,
                 1 => POLLS_OTHER | rng.u32(..6),
+                2 => POLLS_NOTHING,
                 _ => 1 + rng.u32(..6),
             },
             has_files: rng.u32(..8) > 0,
@@ -232,6 +235,8 @@ impl Kernel {
             if self.polled > 0 && [0, SOCKET].contains(&told.file_type) {
                 told.file_type = OTHER;
             }
+        } else if self.polled == POLLS_NOTHING {
+            told.file_type = NOTHING;
         } else if self.polled & POLLS_OTHER != 0 {
             told.file_type = OTHER;
         } else if self.polled > 0 {

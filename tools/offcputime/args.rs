@@ -169,7 +169,6 @@ impl Args {
                 .as_ref()
                 .is_some_and(|marks| marks.are_of_calls(&self.targets))
                 .into(),
-            polls: waits::polls(),
             on_fd: waits::on_fd(),
         };
     }

@@ -29,6 +29,7 @@ use crate::offcputime::endpoints;
 use crate::offcputime::harvest::{self, Harvest};
 use crate::offcputime::on_cpu::OnCpu;
 use crate::offcputime::open::{self, Open};
+use crate::offcputime::polls;
 use crate::offcputime::quota;
 use crate::offcputime::report::{self, Report};
 use crate::offcputime::sampled::{GATED, Sums};
@@ -116,6 +117,7 @@ impl Offcputime<'_> {
     fn walk_waiting(&mut self) -> Result<()> {
         self.stacks.absorb();
         let waiting = iterate::run(self.skel.links.waiting_members.as_ref())?;
+        polls::tell(&waiting, &self.skel.maps.polled_words)?;
         let walked = &mut self.sums.walked;
         walked.clear();
         open::describe_waiting(self.args, &waiting, &mut self.stacks, walked)
@@ -256,6 +258,7 @@ impl Windowed for Offcputime<'_> {
         }
         if self.args.budget.is_limited() {
             let waiting = iterate::run(self.skel.links.open_members.as_ref())?;
+            polls::tell(&waiting, &self.skel.maps.polled_words)?;
             let known = &mut self.sums.known;
             open::describe_waiting(self.args, &waiting, &mut self.stacks, known)?;
         }

@@ -29,6 +29,7 @@ mod next;
 pub(crate) mod on_cpu;
 mod open;
 pub(crate) mod pieces;
+mod polls;
 mod quota;
 mod report;
 mod row;

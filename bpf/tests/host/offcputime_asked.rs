@@ -185,6 +185,8 @@ pub(crate) struct Open {
     bp: u64,
     lr: u64,
     thread_pointer: u64,
+    /// The poll that it asks about, of which nobody here is in one, and since which switch it waits.
+    polled: [u64; 2],
     tgid: u32,
     pub(crate) tid: u32,
     comm: [u8; 16],
@@ -224,6 +226,7 @@ impl Open {
             bp: told.bp,
             lr: told.lr,
             thread_pointer: told.thread_pointer,
+            polled: told.polled,
             exact: told.exact,
             ..self
         }

@@ -3,7 +3,7 @@
 #[cfg(target_arch = "aarch64")]
 pub use aarch64::{ELF_MACHINE, KERNEL_IMAGE, WALKS_PYTHON, code_mask};
 #[cfg(target_arch = "aarch64")]
-pub(crate) use aarch64::{EPOLL, LIBRARY_TRIPLE, POLL, POLL_ARRAY, VFORK, WAIT};
+pub(crate) use aarch64::{EPOLL, LIBRARY_TRIPLE, POLL, POLL_SEEN, VFORK, WAIT};
 /// A system call of a 32-bit program.
 #[cfg(target_arch = "aarch64")]
 pub use syscalls::arm::Sysno as CompatCall;
@@ -13,7 +13,7 @@ pub use syscalls::x86::Sysno as CompatCall;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{ELF_MACHINE, KERNEL_IMAGE, WALKS_PYTHON, code_mask};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::{EPOLL, LIBRARY_TRIPLE, POLL, POLL_ARRAY, VFORK, WAIT};
+pub(crate) use x86_64::{EPOLL, LIBRARY_TRIPLE, POLL, POLL_SEEN, VFORK, WAIT};
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!(
@@ -47,8 +47,13 @@ mod x86_64 {
         libc::SYS_epoll_pwait2,
     ];
 
-    /// Calls on an array of `struct pollfd`.
-    pub(crate) const POLL_ARRAY: [c_long; 2] = [libc::SYS_poll, libc::SYS_ppoll];
+    /// Polls whose descriptors the BPF side looks at.
+    pub(crate) const POLL_SEEN: &[c_long] = &[
+        libc::SYS_poll,
+        libc::SYS_select,
+        libc::SYS_ppoll,
+        libc::SYS_pselect6,
+    ];
 
     pub(crate) const POLL: &[c_long] = &[
         libc::SYS_poll,
@@ -114,8 +119,8 @@ mod aarch64 {
     /// The processor is younger than the calls without a `p`, which it never had.
     pub(crate) const EPOLL: &[c_long] = &[libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
 
-    /// The one call on an array of `struct pollfd`, twice.
-    pub(crate) const POLL_ARRAY: [c_long; 2] = [libc::SYS_ppoll; 2];
+    /// Polls whose descriptors the BPF side looks at.
+    pub(crate) const POLL_SEEN: &[c_long] = &[libc::SYS_ppoll, libc::SYS_pselect6];
 
     pub(crate) const POLL: &[c_long] = &[
         libc::SYS_ppoll,

@@ -20,5 +20,7 @@ pub const SIGNALFD: u8 = 19;
 pub const ACCEPTED: u8 = 20;
 /// A poll of several descriptors, of one for output, too, of a socket that is no end of a connection, or of one of no kind above.
 pub const OTHER: u8 = 21;
+/// A poll of no descriptor: a sleep.
+pub const NOTHING: u8 = 22;
 /// Directories, block devices, regular files.
 pub(super) const ON_DISK: [u8; 3] = [4, 6, REGULAR];

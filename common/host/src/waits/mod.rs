@@ -225,6 +225,9 @@ impl Wait {
         if self.has(flags::BLOCK_IO) {
             return Reason::BlockIo;
         }
+        if self.polls_nothing() {
+            return Reason::Sleep;
+        }
         let uninterruptible = self.has(flags::UNINTERRUPTIBLE);
         for (table, reason) in [
             (syscalls::SLEEP, Reason::Sleep),
@@ -268,18 +271,23 @@ impl Wait {
 
     /// Tells if it is for what a client of this thread sends, by a poll of that one connection, too.
     pub fn is_for_client(self) -> bool {
-        let may_be = self.calls(syscalls::RECEIVE) || self.calls(&syscalls::POLL_ARRAY);
+        let may_be = self.calls(syscalls::RECEIVE) || self.calls(syscalls::POLL_SEEN);
         may_be && self.file_type == file_type::ACCEPTED
     }
 
     /// Tells if it polls, and nobody has seen for what.
     pub fn polls_unseen(self) -> bool {
-        self.calls(&syscalls::POLL_ARRAY) && self.file_type == 0
+        self.calls(syscalls::POLL_SEEN) && self.file_type == 0
+    }
+
+    /// Tells if it is a sleep by a poll: Perl's short ones, those of Python before 3.11.
+    fn polls_nothing(self) -> bool {
+        self.calls(syscalls::POLL_SEEN) && self.file_type == file_type::NOTHING
     }
 
     /// Tells if it polls one connection that this side asked for: an answer is to come, as in a read from it.
     fn polls_peer(self) -> bool {
-        self.calls(&syscalls::POLL_ARRAY) && self.file_type == file_type::SOCKET
+        self.calls(syscalls::POLL_SEEN) && self.file_type == file_type::SOCKET
     }
 
     /// Tells if it reads from a pipe. That is idle where it is a server's home, which only its thread's other waits can tell: the
@@ -331,7 +339,7 @@ impl Wait {
         } else if self.calls(syscalls::FUTEX) {
             return !self.is_for_futex_lock();
         }
-        self.calls(syscalls::POLL) && !self.polls_peer()
+        self.calls(syscalls::POLL) && !self.polls_peer() && !self.polls_nothing()
             || self.calls(syscalls::EPOLL)
             || self.calls(syscalls::ACCEPT)
             || self.calls(syscalls::WAIT)
@@ -349,11 +357,6 @@ pub fn takes_fd() -> [u64; 8] {
 /// The bit table of system calls on a file or a connection, a descriptor of which is their first argument.
 pub fn on_fd() -> [u64; 8] {
     bits(&[syscalls::TAKES_FD, syscalls::SYNC_FD])
-}
-
-/// Numbers of `poll(2)` and `ppoll(2)`.
-pub fn polls() -> [u32; 2] {
-    syscalls::POLL_ARRAY.map(|call| u32::try_from(call).expect("system call numbers are small"))
 }
 
 /// The bit table of system calls in which threads wait for work, but for futexes: `poll` and its like, `accept`, `wait`, reads,

@@ -2,7 +2,7 @@
 
 use libc::c_long;
 
-pub(super) use crate::machine::{EPOLL, POLL, POLL_ARRAY, VFORK, WAIT};
+pub(super) use crate::machine::{EPOLL, POLL, POLL_SEEN, VFORK, WAIT};
 
 /// `futex_waitv`, and the futex2 calls of Linux 6.7, which have one number everywhere.
 pub(super) const FUTEX: &[c_long] = &[libc::SYS_futex, libc::SYS_futex_waitv, 455, 456];

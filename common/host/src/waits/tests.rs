@@ -239,6 +239,12 @@ fn a_contended_mutex_is_not_idle_but_a_condition_variable_may_be() {
     assert_eq!(poll.reason(), Reason::Poll);
     let of_type = |file_type| Wait { file_type, ..poll };
     assert!(!of_type(file_type::SOCKET).may_be_idle() && of_type(file_type::OTHER).may_be_idle());
+    for number in [libc::SYS_ppoll, libc::SYS_pselect6] {
+        let syscall = i16::try_from(number).unwrap();
+        let nothing = of_type(file_type::NOTHING);
+        let sleep = Wait { syscall, ..nothing };
+        assert!(!sleep.may_be_idle() && sleep.reason() == Reason::Sleep);
+    }
     assert!(!call(libc::SYS_nanosleep).may_be_idle());
 }
 

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* offcpu_polls.bpf.h: what targets poll, as polled_by_arguments() has it. */
+#ifndef __OFFCPU_POLLS_BPF_H__
+#define __OFFCPU_POLLS_BPF_H__
+
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include "maps.bpf.h"
+#include "polls.bpf.h"
+#include "switches.bpf.h"
+#include "targets.bpf.h"
+#include "waits.bpf.h"
+
+#define MAX_POLLED_WORDS 4096
+
+/* A word that user space has read from the memory of a thread in a poll. */
+struct polled_word {
+	__u64 word;
+	/* 1 + the switches of the thread when it had begun to wait. */
+	__u64 since;
+};
+
+/* Thread → word. Those of threads that are gone make room for others. */
+MAP(LRU_HASH, polled_words, __u32, struct polled_word, MAX_POLLED_WORDS);
+
+/* False: it does not poll. */
+static __always_inline bool poll_of(struct task_struct *task, __u64 *number, struct call_arguments *from)
+{
+	const struct pt_regs *regs = user_regs_of(task);
+
+	*number = (__u32)syscall_number(regs);
+	if (!is_poll(*number) && !is_select(*number))
+		return false;
+	if (is_compat_call(task))
+		return false;
+	arguments_of(regs, false, from);
+	return true;
+}
+
+/* Of a task that is current. */
+static __always_inline __u32 polled_now(struct task_struct *task)
+{
+	struct call_arguments from;
+	__u64 number;
+
+	return poll_of(task, &number, &from) ? polled_in_call(number, &from) : 0;
+}
+
+/* Of any task that has left its CPU, by what user space has read. */
+static __noinline __u32 polled_then(struct task_struct *task)
+{
+	__u32 tid = tid_of(targets.pid_namespace, task), polled;
+	struct call_arguments from;
+	struct polled_word *told;
+	__u64 number, memory;
+
+	if (!poll_of(task, &number, &from))
+		return 0;
+	polled = polled_by_arguments(number, &from, &memory);
+	if (!memory)
+		return polled;
+	told = bpf_map_lookup_elem(&polled_words, &tid);
+	return told && told->since == 1 + switches_of(task) ? polled_by_word(number, &from, told->word) : 0;
+}
+
+/* The address of the word that polled_then() wants of a task; 0: it wants none. */
+static __always_inline __u64 unread_poll(struct task_struct *task)
+{
+	struct call_arguments from;
+	__u64 number, memory;
+
+	if (!poll_of(task, &number, &from))
+		return 0;
+	polled_by_arguments(number, &from, &memory);
+	return memory;
+}
+
+#endif
