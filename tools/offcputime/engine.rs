@@ -20,8 +20,8 @@ use session::closing::Closing;
 use session::progress::State;
 use session::quotas::Quotas;
 use session::sampling::{Collector, Sampled};
-use stacks::StackTable;
 use stacks::unwind::Maps;
+use stacks::{StackTable, Walker};
 use symbols::Origin;
 
 use crate::offcputime::args::Args;
@@ -180,8 +180,8 @@ impl Offcputime<'_> {
     }
 
     /// Its unwind tables, for other engines.
-    pub(crate) fn tables(&self) -> Result<Maps> {
-        Ok(bpf::unwind_maps!(self.skel))
+    pub(crate) fn tables(&self) -> Result<(Maps, Walker)> {
+        Ok((bpf::unwind_maps!(self.skel), self.stacks.walker()))
     }
 
     /// Its waits with the names of their functions. `is_choice`: threads were asked for, or chosen.

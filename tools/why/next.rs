@@ -50,6 +50,7 @@ fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) 
             let ((name, _), _) = line.whose.first()?;
             return Some(Step::Locks.line(&of_name(name)?));
         }
+        _ if may_never_end(line) && !target.contains("-- ") => Step::LocksNow,
         _ if line.lock.is_some() => {
             return line.lock.as_ref().map(|lock| lock.next(&target));
         }
@@ -84,6 +85,17 @@ fn neighbour(args: &Args, line: &Line, is_there: fn(u32) -> bool) -> Option<Prog
 fn is_database_lock(line: &Line) -> bool {
     let (_, user) = &line.stack;
     user.iter().any(|frame| &*frame.name == DATABASE_LOCK)
+}
+
+/// Looks whether these waits are for a lock, which a look at this instant knows, and nobody has ended them.
+fn may_never_end(line: &Line) -> bool {
+    let is_known_now = ["futex", "lock", "file-lock"].contains(&line.kind);
+    let is_held = line
+        .lock
+        .as_ref()
+        .is_some_and(|lock| !lock.held().is_empty());
+    let blame = line.first_blame().filter(|_| is_known_now && !is_held);
+    blame.is_some_and(|(culprit, share)| *culprit == Culprit::Nobody && share >= IS_CULPRIT)
 }
 
 /// Options for all processes of a name.

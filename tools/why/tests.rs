@@ -177,6 +177,7 @@ fn where_nobody_was_there_nobody_had_next_to_nothing_to_do() {
 fn the_next_command_looks_at_the_line_or_at_its_culprit() {
     let other = [(program("cc1", 9), 60)];
     let own = [(program("app", 7), 60)];
+    let nobody = [(Culprit::Nobody, 60)];
     let [device, queue] =
         [Phase::Device, Phase::Queued].map(|phase| [(Culprit::Disk("vda".into(), phase), 60)]);
     for (kind, blames, expected) in [
@@ -184,6 +185,8 @@ fn the_next_command_looks_at_the_line_or_at_its_culprit() {
         (RUN_QUEUE, &other, "profile -p 9 10"),
         (RUN_QUEUE, &own, "runqlat -p 7 5 1"),
         ("futex", &other, "lockstat -p 7 10"),
+        ("futex", &nobody, "lockstat --now -p 7"),
+        ("semaphore", &nobody, "lockstat -p 7 10"),
         ("gil", &other, "profile -p 7 10"),
         ("block-io", &other, "biolatency -P 5 1"),
         ("block-io", &device, "biolatency -d vda -P 5 1"),

@@ -246,6 +246,7 @@ pub fn run<T: Tool>(mut tool: T) -> Result<Outcome> {
         command: corked.as_ref().map(Corked::who),
         meter: &meter,
         tables: None,
+        walker: None,
         kernel_names: KernelNames::default(),
     })?;
     trace(&tool, &mut engine, &start.signals, corked)

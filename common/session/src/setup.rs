@@ -8,8 +8,8 @@ use budget::meter::Meter;
 use host::privileges;
 use libbpf_rs::{Link, MapCore};
 use loader::iterate;
-use stacks::StackTable;
 use stacks::unwind::{Maps, Method, Unwinder};
+use stacks::{StackTable, Walker};
 use symbols::{KernelNames, Origin, Symbolizer};
 
 use crate::Options;
@@ -36,6 +36,8 @@ pub struct Setup<'a> {
     pub meter: &'a Meter,
     /// Unwind tables that another engine keeps; `None`: the engine has its own.
     pub tables: Option<Rc<Maps>>,
+    /// That engine's way to walk by them threads that do not run.
+    pub walker: Option<Walker>,
     /// Names of kernel code, the same for all engines of a session.
     pub kernel_names: KernelNames,
 }
@@ -62,6 +64,7 @@ impl Setup<'_> {
             programs: part.programs(self.kernel, self.targets),
             command: self.command.clone(),
             tables: self.tables.clone(),
+            walker: self.walker.clone(),
             kernel_names: self.kernel_names.clone(),
             ..*self
         }
@@ -69,9 +72,10 @@ impl Setup<'_> {
 
     /// The same for an engine that walks by the unwind tables of another one, which sees all threads that it sees.
     #[must_use]
-    pub fn sharing(self, tables: Maps) -> Self {
+    pub fn sharing(self, (tables, walker): (Maps, Walker)) -> Self {
         Self {
             tables: Some(Rc::new(tables)),
+            walker: Some(walker),
             ..self
         }
     }
@@ -114,6 +118,9 @@ impl Setup<'_> {
             ..symbols::Options::default()
         })?;
         let mut stacks = StackTable::new(symbolizer, unwinder, setup.origin);
+        if let Some(walker) = &self.walker {
+            stacks.borrow_from(Rc::clone(walker));
+        }
         stacks.listen(ring)?;
         let command = self.command.as_ref();
         let command = command.map(|(pid, program)| (*pid, program.as_os_str()));

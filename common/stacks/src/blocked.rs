@@ -60,12 +60,14 @@ impl StackTable {
         outer_sp: u64,
         memory: &Kept,
     ) -> (u64, usize) {
-        self.unwinder.follow(tgid, &mut self.symbolizer);
-        let walk = self.unwinder.walk(tgid, registers, outer_sp, memory);
-        let python = self
-            .unwinder
-            .pythons
-            .walk(tgid, registers.thread_pointer, memory);
+        let mut own = self.unwinder.borrow_mut();
+        own.follow(tgid, &mut self.symbolizer);
+        drop(own);
+        let walker = self.lender.as_ref().unwrap_or(&self.unwinder).borrow();
+        let walk = walker.walk(tgid, registers, outer_sp, memory);
+        let pythons = &walker.pythons;
+        let python = pythons.walk(tgid, registers.thread_pointer, memory);
+        drop(walker);
         let id = self.outside_id((&walk.addresses, &python), tgid);
         // A pool's threads wait in one place, by the thousand.
         if self.user.contains_key(&id) {

@@ -10,9 +10,11 @@ mod record;
 pub mod unwind;
 mod wakers;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::os::fd::RawFd;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -38,6 +40,9 @@ pub const LEFT_OUT: u64 = 1;
 /// The frame that stands for it.
 const LEFT_OUT_NAME: &str = "[user stack left out]";
 
+/// An unwinder that several tables walk by.
+pub type Walker = Rc<RefCell<Unwinder>>;
+
 struct UserStack {
     /// Leaf first.
     parts: Vec<Part>,
@@ -53,7 +58,9 @@ struct KernelStack {
 /// Every stack seen in a run, by id.
 pub struct StackTable {
     symbolizer: Symbolizer,
-    unwinder: Unwinder,
+    unwinder: Walker,
+    /// Another table's, which has the unwind tables of these threads.
+    lender: Option<Walker>,
     origin: Origin,
     ring: Option<Arrivals<Vec<u8>>>,
     user: HashMap<u64, UserStack>,
@@ -77,7 +84,8 @@ impl StackTable {
     pub fn new(symbolizer: Symbolizer, unwinder: Unwinder, origin: Origin) -> Self {
         Self {
             symbolizer,
-            unwinder,
+            unwinder: Rc::new(RefCell::new(unwinder)),
+            lender: None,
             origin,
             ring: None,
             user: HashMap::new(),
@@ -92,6 +100,16 @@ impl StackTable {
             nothing: Arc::new([]),
             left_out: symbols::remark(LEFT_OUT_NAME),
         }
+    }
+
+    /// Walks threads from outside by what it knows, for tables that have no unwind tables of their own.
+    pub fn walker(&self) -> Walker {
+        Rc::clone(&self.unwinder)
+    }
+
+    /// Threads that do not run are walked by another table's walker from now on.
+    pub fn borrow_from(&mut self, lender: Walker) {
+        self.lender = Some(lender);
     }
 
     /// Stacks come through `ring`, the BPF side's `stack_ring`, from now on.
@@ -119,23 +137,23 @@ impl StackTable {
         command: Option<(u32, &OsStr)>,
     ) {
         if let Some((tgid, program)) = command {
-            self.unwinder.follow_command(tgid, program);
+            self.unwinder.borrow_mut().follow_command(tgid, program);
         }
         for tgid in tgids {
             self.symbolizer.snapshot([tgid]);
         }
-        self.unwinder.finish(&mut self.symbolizer);
+        self.unwinder.borrow_mut().finish(&mut self.symbolizer);
     }
 
     /// Waits for what is being prepared, as a collection with a budget does: making unwind tables for a whole machine takes more
     /// CPU time than a second of tracing may.
     pub fn finish_preparing(&mut self) {
-        self.unwinder.finish_all(&mut self.symbolizer);
+        self.unwinder.borrow_mut().finish_all(&mut self.symbolizer);
     }
 
     /// Readable when there is something to take in besides what comes through the ring.
     pub fn fd(&self) -> RawFd {
-        self.unwinder.fd()
+        self.unwinder.borrow().fd()
     }
 
     /// One of them is readable when there is something to take in.
@@ -168,7 +186,7 @@ impl StackTable {
                 self.insert(&record);
             }
         }
-        self.unwinder.update(&mut self.symbolizer);
+        self.unwinder.borrow_mut().update(&mut self.symbolizer);
     }
 
     /// Finds out what lies at the addresses that came since the last call.
@@ -198,14 +216,15 @@ impl StackTable {
         let astray = sound < locations.len();
         self.astray += u64::from(astray);
         let end = if astray { StackEnd::NoTable } else { end };
+        let mut unwinder = self.unwinder.borrow_mut();
         for (at, location) in locations[..sound].iter().enumerate() {
             if let Location::Module { module, .. } = location {
                 let is_end = at + 1 == sound && end == StackEnd::NoTable;
                 let module = (*module, is_end);
-                self.unwinder.want(tgid, module, &mut self.symbolizer);
+                unwinder.want(tgid, module, &mut self.symbolizer);
             }
         }
-        let pythons = &mut self.unwinder.pythons;
+        let pythons = &mut unwinder.pythons;
         let (parts, end) = match python {
             Some(python) => {
                 pythons.ensure(tgid, &mut self.symbolizer);
@@ -224,7 +243,9 @@ impl StackTable {
     fn insert(&mut self, record: &Record) {
         match record.kind {
             kind::USER => {
-                self.unwinder.follow(record.tgid, &mut self.symbolizer);
+                let mut unwinder = self.unwinder.borrow_mut();
+                unwinder.follow(record.tgid, &mut self.symbolizer);
+                drop(unwinder);
                 let stack = self.user_stack(
                     (record.tgid, record.time_ns),
                     &record.addresses,

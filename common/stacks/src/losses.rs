@@ -34,8 +34,8 @@ impl StackTable {
             "processes not read, their memory did not answer",
             pages::given_up(),
         );
-        self.unwinder.count_losses(losses);
-        self.unwinder.pythons.count_losses(losses);
+        self.unwinder.borrow().count_losses(losses);
+        self.unwinder.borrow().pythons.count_losses(losses);
     }
 
     /// What is printed as `module+0xoffset`, and why.
@@ -62,8 +62,8 @@ impl StackTable {
             symbols.perf_maps_disbelieved,
             reason("no stream of mapping changes", &symbols.stream),
             reason("no kernel names", &symbols.kernel),
-            self.unwinder.describe(),
-            self.unwinder.pythons.describe(),
+            self.unwinder.borrow().describe(),
+            self.unwinder.borrow().pythons.describe(),
         )
     }
 }

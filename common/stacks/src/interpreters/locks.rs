@@ -118,7 +118,7 @@ impl Locks {
 impl StackTable {
     /// Beginning of the global lock of Python that an address of a process lies in; `None`: it lies in none.
     pub fn python_lock(&mut self, tgid: u32, address: u64) -> Option<u64> {
-        let pythons = &mut self.unwinder.pythons;
+        let pythons = &mut self.unwinder.borrow_mut().pythons;
         if pythons.locks.find(tgid, address).is_none()
             && pythons.locks.is_due(tgid)
             && let Some((space, runtime)) = pythons.runtime(tgid)
@@ -131,10 +131,11 @@ impl StackTable {
     /// Looks whether a process runs Python; if it does, its unwind tables are wanted, too.
     pub fn runs_python(&mut self, tgid: u32) -> bool {
         self.symbolizer.snapshot([tgid]);
-        self.unwinder.pythons.ensure(tgid, &mut self.symbolizer);
-        let is_so = self.unwinder.pythons.runtime(tgid).is_some();
+        let mut unwinder = self.unwinder.borrow_mut();
+        unwinder.pythons.ensure(tgid, &mut self.symbolizer);
+        let is_so = unwinder.pythons.runtime(tgid).is_some();
         if is_so {
-            self.unwinder.follow(tgid, &mut self.symbolizer);
+            unwinder.follow(tgid, &mut self.symbolizer);
         }
         is_so
     }
@@ -163,14 +164,14 @@ impl StackTable {
 
     /// The interpreter of a process, and the state of a thread.
     fn python_thread(&self, tgid: u32, thread_pointer: u64) -> Option<(Arc<Runtime>, u64)> {
-        let (_, runtime) = self.unwinder.pythons.runtime(tgid)?;
+        let (_, runtime) = self.unwinder.borrow().pythons.runtime(tgid)?;
         let state = outside::state(&Pages(tgid), &runtime, thread_pointer)?;
         Some((runtime, state))
     }
 
     /// Global locks of Python that were found since the last call.
     pub fn take_python_locks(&mut self) -> Vec<PythonLocks> {
-        self.unwinder.pythons.locks.take_news()
+        self.unwinder.borrow_mut().pythons.locks.take_news()
     }
 }
 
