@@ -147,6 +147,12 @@ impl Lockstat<'_> {
         })
     }
 
+    /// Detaches its programs, each of which the kernel waits for.
+    pub(crate) fn detach(&mut self) {
+        self.skel.links = LockstatLinks::default();
+        self.futexes = FutexHooks::default();
+    }
+
     /// Takes in tasks that have moved to a cgroup, and programs of 32 bits.
     pub(super) fn follow_targets(&mut self) -> Result<()> {
         let moves = section(self.skel.maps.bss_data.as_deref(), ".bss")?.cgroup_moves;
@@ -183,8 +189,7 @@ impl Lockstat<'_> {
         let ended = self.turn(start_ns, edge_ns, is_last)?;
         if is_used_up {
             // From now on nothing costs any more, though a command may go on.
-            self.skel.links = LockstatLinks::default();
-            self.futexes = FutexHooks::default();
+            self.detach();
         }
         self.absorb()?;
         Harvest::take(&self.skel, &mut self.stacks, &mut self.names, ended)

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use bpf::lockstat::LockstatLinks;
 use budget::Told;
 use host::clock::monotonic_ns;
 use libbpf_rs::Object;
@@ -18,7 +17,6 @@ use crate::lockstat::futex::Class;
 use crate::lockstat::harvest::Harvest;
 use crate::lockstat::merge::merge_in_processes;
 use crate::lockstat::row::{For, LockRow, SURE};
-use crate::lockstat::setup::FutexHooks;
 
 /// Waits of a thread for one lock in one place.
 pub(crate) struct Waited {
@@ -81,7 +79,7 @@ impl Lockstat<'_> {
         self.follow_targets()
     }
 
-    /// Counts no longer: detaches its programs.
+    /// Counts no longer.
     ///
     /// # Errors
     ///
@@ -90,8 +88,6 @@ impl Lockstat<'_> {
         let bss = section(self.skel.maps.bss_data.as_deref(), ".bss")?;
         let start_ns = bss.window_start_ns;
         self.ended = Some(self.turn(start_ns, monotonic_ns().max(start_ns), true)?);
-        self.skel.links = LockstatLinks::default();
-        self.futexes = FutexHooks::default();
         Ok(())
     }
 

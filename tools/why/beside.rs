@@ -21,7 +21,7 @@ const BEGINS_WITH_NS: u64 = 1_000_000_000;
 
 /// An engine that is loaded and attached.
 pub(crate) trait Exact {
-    /// Its counts, once it is detached.
+    /// Its counts, once it has been halted.
     type Found;
 
     /// Its programs and maps.
@@ -46,12 +46,15 @@ pub(crate) trait Exact {
         Ok(())
     }
 
-    /// Counts no longer, and costs nothing any more.
+    /// Counts no longer.
     ///
     /// # Errors
     ///
     /// The engine's own.
     fn halt(&mut self) -> Result<()>;
+
+    /// Costs nothing any more, after it has been halted: the kernel may take its time to detach programs.
+    fn detach(&mut self) {}
 
     /// Its counts and losses, after it has been halted.
     ///
@@ -197,6 +200,7 @@ impl<E: Exact> Collector for Beside<'_, E> {
         if self.is_used_up(began, now_ns) {
             self.engine.halt()?;
             self.halted_ns = Some(monotonic_ns());
+            self.engine.detach();
         }
         Ok(State::default())
     }

@@ -48,6 +48,10 @@ impl Exact for Locks<'_> {
         self.0.halt()
     }
 
+    fn detach(&mut self) {
+        self.0.detach();
+    }
+
     fn found(&mut self) -> Result<(lockstat::Found, Losses)> {
         self.0.found()
     }
