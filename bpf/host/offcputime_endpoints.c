@@ -48,10 +48,15 @@ struct host_end {
 	/* Tell apart files of one number. */
 	__u32 generation;
 	__u32 name;
+	/* TCP: when it sent and received something last. */
+	__u32 sent;
+	__u32 received;
 };
 
 #define HOST_NAMES 8
 #define HOST_FD 3
+/* A pipe. */
+#define HOST_PIPE 2
 
 /* Listening sockets' names, each in one place for all that have it. */
 static union {
@@ -77,7 +82,14 @@ static struct files_struct *host_open(const struct host_end *end)
 	static struct inode inode;
 	static struct dentry dentry;
 	static struct super_block system;
-	static struct unix_sock own, other;
+	static struct inode pipe_inode = { .i_mode = TYPE_FIFO << 12 };
+	static struct file pipe = { .f_inode = &pipe_inode };
+	static union {
+		struct sock sk;
+		struct tcp_sock tcp;
+		struct unix_sock named;
+	} own;
+	static struct unix_sock other;
 	static struct socket socket;
 	static struct file file, *opened[HOST_FD + 1];
 	static struct fdtable table;
@@ -98,14 +110,20 @@ static struct files_struct *host_open(const struct host_end *end)
 	own.sk.sk_type = end->type;
 	own.sk.sk_protocol = end->protocol;
 	own.sk.sk_max_ack_backlog = end->backlog;
-	own.peer = &other.sk;
-	other.addr = host_name(end->other_name, 1);
-	own.addr = host_name(end->own_name, end->namesakes);
+	if (end->family == AF_UNIX) {
+		own.named.peer = &other.sk;
+		other.addr = host_name(end->other_name, 1);
+		own.named.addr = host_name(end->own_name, end->namesakes);
+	} else {
+		own.tcp.lsndtime = end->sent;
+		own.tcp.inet_conn.icsk_ack.lrcvtime = end->received;
+	}
 	socket.sk = &own.sk;
 	file.f_inode = &inode;
 	file.f_path.dentry = &dentry;
 	file.private_data = &socket;
 	opened[HOST_FD] = &file;
+	opened[HOST_PIPE] = &pipe;
 	table.fd = opened;
 	table.max_fds = HOST_FD + 1;
 	files.fdt = &table;
@@ -141,15 +159,16 @@ struct host_told {
 /* Words of other waits tell nothing. */
 static void host_tell_poll(struct task_struct *task, struct host_told *told)
 {
-	struct polled_word said = { .since = switches_of(task) };
-	__u64 memory = unread_poll(task);
+	struct polled_words said = { .since = switches_of(task) };
+	struct poll_memory memory;
 	__u32 tid = task->pid;
 
-	bpf_map_update_elem(&polled_words, &tid, &said, BPF_ANY);
+	unread_poll(task, &memory);
+	bpf_map_update_elem(&polled_before, &tid, &said, BPF_ANY);
 	told->polled_untold = polled_then(task);
 	said.since++;
-	if (memory && !bpf_probe_read_user(&said.word, sizeof(said.word), memory))
-		bpf_map_update_elem(&polled_words, &tid, &said, BPF_ANY);
+	if (memory.address && !bpf_probe_read_user(said.words, memory.words * sizeof(*said.words), memory.address))
+		bpf_map_update_elem(&polled_before, &tid, &said, BPF_ANY);
 	told->polled_told = polled_then(task);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* polls.bpf.h: the descriptor that a thread polls alone. It is in the thread's memory, which can be read of a task that is current only. */
+/* polls.bpf.h: the descriptor that a thread's poll is for. It is in the thread's memory, which can be read of a task that is current only.
+ */
 #ifndef __POLLS_BPF_H__
 #define __POLLS_BPF_H__
 
@@ -13,6 +14,8 @@
 #define POLLOUT 4
 /* Descriptors in a word of an fd_set. */
 #define WORD_BITS 64
+/* Of more than so many descriptors none is looked at: an event loop's. */
+#define MOST_POLLED 4
 
 static __always_inline bool is_poll(__u64 number)
 {
@@ -32,74 +35,158 @@ static __always_inline bool is_select(__u64 number)
 	return number == SYSCALL_PSELECT6;
 }
 
-static __always_inline __u32 array_by_arguments(const struct call_arguments *from, __u64 *memory)
+static __always_inline __u32 array_by_arguments(const struct call_arguments *from, struct poll_memory *memory)
 {
 	if (!from->args[1])
 		return POLLS_NOTHING;
-	if (from->args[1] != 1)
+	if (from->args[1] > MOST_POLLED)
 		return POLLS_OTHER;
-	*memory = from->args[0];
+	memory->address = from->args[0];
+	memory->words = from->args[1];
 	return 0;
 }
 
-/* A struct pollfd: the descriptor, and above it the events. */
-static __always_inline __u32 array_by_word(__u64 word)
-{
-	return (((__u32)word + 1) & ~POLLS_OTHER) | (word >> 32 & POLLOUT ? POLLS_OTHER : 0);
-}
-
-/* Of sets with descriptors beyond the first word nothing is known. */
-static __always_inline __u32 sets_by_arguments(const struct call_arguments *from, __u64 *memory)
+/* Whoever waits for output waits for nothing else. Of sets with descriptors beyond the first word nothing is known. */
+static __always_inline __u32 sets_by_arguments(const struct call_arguments *from, struct poll_memory *memory)
 {
 	__u32 count = from->args[0];
 
 	if (!count || !(from->args[1] | from->args[2] | from->args[3]))
 		return POLLS_NOTHING;
-	if (from->args[2] | from->args[3])
+	if (!(from->args[1] | from->args[2]) || (from->args[1] && from->args[2]))
 		return POLLS_OTHER;
-	if (count <= WORD_BITS)
-		*memory = from->args[1];
+	if (count <= WORD_BITS) {
+		memory->address = from->args[1] ?: from->args[2];
+		memory->words = 1;
+	}
 	return 0;
 }
 
-/* The first word of an fd_set that has `count` descriptors. */
-static __always_inline __u32 set_by_word(__u64 word, __u32 count)
-{
-	if (!count || count > WORD_BITS)
-		return 0;
-	word &= ~0ULL >> (WORD_BITS - count);
-	if (!word)
-		return POLLS_NOTHING;
-	/* Below the only bit there are as many as its number is. */
-	return word & (word - 1) ? POLLS_OTHER : 1 + __builtin_popcountll(word - 1);
-}
-
-/* 1 + the descriptor that a call polls alone; POLLS_OTHER beside it if that is for output, too, and alone if there are several;
- * POLLS_NOTHING; 0: it does not poll, or that is not known. Where `memory` is set, the word there tells.
+/* What a call polls: 1 + the descriptor that it is for, with POLLS_OUTPUT; POLLS_OTHER; POLLS_NOTHING; 0: it does not poll, or that is
+ * not known. Where `memory` has an address, its words tell.
  */
-static __always_inline __u32 polled_by_arguments(__u64 number, const struct call_arguments *from, __u64 *memory)
+static __always_inline __u32 polled_by_arguments(__u64 number, const struct call_arguments *from, struct poll_memory *memory)
 {
-	*memory = 0;
+	memory->address = memory->words = 0;
 	if (is_poll(number))
 		return array_by_arguments(from, memory);
 	return is_select(number) ? sets_by_arguments(from, memory) : 0;
 }
 
-/* The same, by that word. */
-static __always_inline __u32 polled_by_word(__u64 number, const struct call_arguments *from, __u64 word)
+/* An array's entry of no descriptor. */
+#define NO_ENTRY 0xffffffffULL
+
+/* Makes entries of an array of an fd_set's. False: there are too many. */
+static __always_inline bool array_of_bits(__u64 words[MOST_POLLED], __u64 bits, __u32 count, __u64 events)
 {
-	return is_poll(number) ? array_by_word(word) : set_by_word(word, from->args[0]);
+	if (!count || count > WORD_BITS)
+		return false;
+	bits &= ~0ULL >> (WORD_BITS - count);
+#pragma unroll
+	for (__u32 i = 0; i < MOST_POLLED; i++) {
+		/* Below the lowest bit there are as many as its number is. */
+		words[i] = bits ? __builtin_popcountll((bits & -bits) - 1) | events << 32 : NO_ENTRY;
+		bits &= bits - 1;
+	}
+	return !bits;
 }
 
-/* The same of the task that is current. */
-static __always_inline __u32 polled_in_call(__u64 number, const struct call_arguments *from)
-{
-	__u64 memory, word;
-	__u32 polled = polled_by_arguments(number, from, &memory);
+enum polled_kind {
+	/* It may be what the thread has nothing to do without. */
+	POLLED_WORK,
+	/* Another thread ends the poll by it. */
+	POLLED_WAKEUP,
+	/* Its thread's peer, to whom it sent something last. */
+	POLLED_PEER,
+};
 
-	if (!memory || bpf_probe_read_user(&word, sizeof(word), (void *)memory))
+/* A peer that had the last word owes nothing. */
+static __always_inline bool is_owed(struct sock *sock)
+{
+	struct tcp_sock *tcp = (void *)sock;
+	struct inet_connection_sock *received = (void *)sock;
+
+	if (BPF_CORE_READ(sock, sk_protocol) != IPPROTO_TCP)
+		return true;
+	return (__s32)(BPF_CORE_READ(tcp, lsndtime) - BPF_CORE_READ(received, icsk_ack.lrcvtime)) >= 0;
+}
+
+/* Not static: the verifier goes through it once, not for each of its callers. */
+__noinline __u32 polled_kind(__u64 files, __u32 fd, __u32 for_output)
+{
+	struct file *file = listed_file((struct files_struct *)files, fd);
+	__u8 type = file_type_of(file);
+	struct sock *sock;
+
+	if (type == TYPE_FIFO)
+		return POLLED_WAKEUP;
+	if (!type)
+		return anonymous_type_of(file) == FILE_EVENTFD ? POLLED_WAKEUP : POLLED_WORK;
+	if (type != TYPE_SOCKET)
+		return POLLED_WORK;
+	sock = sock_of(file);
+	if (has_internet_peer(sock))
+		return !was_accepted(file) && (for_output || is_owed(sock)) ? POLLED_PEER : POLLED_WORK;
+	return unix_peer_of(sock) && !is_connected(file) && !was_accepted(file) ? POLLED_WAKEUP : POLLED_WORK;
+}
+
+/* Of several the peer counts that an answer is due from, where there is nothing else beside it but what wakes a thread up. */
+static __always_inline __u32 polled_in_array(struct task_struct *task, const __u64 words[MOST_POLLED])
+{
+	__u64 files = (__u64)BPF_CORE_READ(task, files), only = NO_ENTRY;
+	__u32 count = 0, peer = 0;
+
+#pragma unroll
+	for (__u32 i = 0; i < MOST_POLLED; i++) {
+		if ((__s32)words[i] < 0)
+			continue;
+		only = words[i];
+		count++;
+	}
+	if (!count)
+		return POLLS_NOTHING;
+	if (count == 1)
+		return ((__u32)only + 1) | (only >> 32 & POLLOUT ? POLLS_OUTPUT : 0);
+#pragma unroll
+	for (__u32 i = 0; i < MOST_POLLED; i++) {
+		__u32 kind = POLLED_WAKEUP;
+
+		if ((__s32)words[i] >= 0)
+			kind = polled_kind(files, words[i], words[i] >> 32 & POLLOUT);
+		if (kind == POLLED_WORK)
+			return POLLS_OTHER;
+		if (kind == POLLED_PEER)
+			peer = words[i] + 1;
+	}
+	return peer ?: POLLS_OTHER;
+}
+
+/* What polled_by_arguments() wants to know, by the words. Those that it did not ask for are of no descriptor. */
+static __always_inline __u32 polled_by_words(struct task_struct *task, __u64 number, const struct call_arguments *from,
+					     const __u64 words[MOST_POLLED])
+{
+	__u64 array[MOST_POLLED];
+
+	if (is_poll(number)) {
+#pragma unroll
+		for (__u32 i = 0; i < MOST_POLLED; i++)
+			array[i] = i < from->args[1] ? words[i] : NO_ENTRY;
+	} else if (!array_of_bits(array, words[0], from->args[0], from->args[1] ? 0 : POLLOUT)) {
+		return POLLS_OTHER;
+	}
+	return polled_in_array(task, array);
+}
+
+/* What the task that is current polls. */
+static __always_inline __u32 polled_in_call(struct task_struct *task, __u64 number, const struct call_arguments *from)
+{
+	struct poll_memory memory;
+	__u32 polled = polled_by_arguments(number, from, &memory);
+	__u64 words[MOST_POLLED] = {}, bytes = memory.words * sizeof(*words);
+
+	if (!memory.address || bytes > sizeof(words) || bpf_probe_read_user(words, bytes, (void *)memory.address))
 		return polled;
-	return polled_by_word(number, from, word);
+	return polled_by_words(task, number, from, words);
 }
 
 #endif

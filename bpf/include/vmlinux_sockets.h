@@ -22,6 +22,22 @@ struct sock {
 	u16 sk_protocol;
 };
 
+struct inet_sock {
+	struct sock sk;
+};
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+	struct {
+		u32 lrcvtime;
+	} icsk_ack;
+};
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	u32 lsndtime;
+};
+
 struct socket {
 	struct sock *sk;
 };

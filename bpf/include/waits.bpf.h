@@ -58,14 +58,16 @@ enum special_file {
 	FILE_SIGNALFD,
 	/* A socket of a connection that the other end asked for. */
 	FILE_ACCEPTED,
-	/* A poll of several descriptors, of one for output, too, of a socket that is no end of a connection, or of one of no kind above. */
+	/* A poll of a socket that is no end of a connection, of a descriptor of no kind above, or of several that are not for one peer. */
 	FILE_OTHER,
 	/* A poll of no descriptor: a sleep. */
 	FILE_NOTHING,
 };
 
-/* A poll is seen, and is not for input alone; beside 1 + the one descriptor, if there is one. */
+/* A poll is seen, and it does not tell which descriptor it is for. */
 #define POLLS_OTHER (1U << 31)
+/* Beside 1 + the descriptor: it is for output, too. */
+#define POLLS_OUTPUT (1U << 30)
 /* A poll is seen, of no descriptor: none has such a number. */
 #define POLLS_NOTHING (~0U)
 
@@ -78,6 +80,7 @@ enum special_file {
 #define AF_INET6 10
 #define SOCK_STREAM 1
 #define SOCK_DGRAM 2
+#define IPPROTO_TCP 6
 
 /* What the system call in progress says. */
 struct wait_call {
@@ -90,6 +93,12 @@ struct wait_call {
 	__u32 futex_value;
 	/* offcputime's, where it is asked for: the file or connection that it waits for; 0: none. */
 	__u64 endpoint;
+};
+
+/* Words of a thread's memory that tell what it polls: each a struct pollfd, or the first of an fd_set. */
+struct poll_memory {
+	__u64 address;
+	__u32 words;
 };
 
 /* sched_switch's `preempt`: still runnable, whatever `state` says (it may have been about to sleep). The formatted
@@ -213,21 +222,48 @@ static __always_inline bool was_accepted(struct file *file)
 	}
 }
 
-/* A stream that has another end, whose name it was connected to, though that may be gone by now. Both ends of a pair have none. */
-static __always_inline bool is_connected(struct file *file)
+static __always_inline struct sock *sock_of(struct file *file)
 {
 	struct socket *socket = BPF_CORE_READ(file, private_data);
-	struct sock *sock = BPF_CORE_READ(socket, sk);
-	struct unix_sock *named = (void *)sock, *peer;
 
-	if (BPF_CORE_READ(sock, sk_type) != SOCK_STREAM)
-		return false;
-	if (BPF_CORE_READ(sock, __sk_common.skc_family) != AF_UNIX)
-		return BPF_CORE_READ(sock, __sk_common.skc_dport);
-	if (!bpf_core_field_exists(named->addr))
-		return false;
-	peer = (void *)BPF_CORE_READ(named, peer);
-	return BPF_CORE_READ(peer, addr);
+	return BPF_CORE_READ(socket, sk);
+}
+
+/* The other end of a Unix stream; NULL: it has none, or is no such thing. */
+static __always_inline struct unix_sock *unix_peer_of(struct sock *sock)
+{
+	struct unix_sock *named = (void *)sock;
+
+	if (BPF_CORE_READ(sock, sk_type) != SOCK_STREAM || BPF_CORE_READ(sock, __sk_common.skc_family) != AF_UNIX ||
+	    !bpf_core_field_exists(named->addr))
+		return NULL;
+	return (void *)BPF_CORE_READ(named, peer);
+}
+
+/* A stream or a datagram socket of the Internet that has been told where to. */
+static __always_inline bool has_internet_peer(struct sock *sock)
+{
+	__u16 family = BPF_CORE_READ(sock, __sk_common.skc_family), type = BPF_CORE_READ(sock, sk_type);
+
+	return (family == AF_INET || family == AF_INET6) && (type == SOCK_STREAM || type == SOCK_DGRAM) &&
+	       BPF_CORE_READ(sock, __sk_common.skc_dport);
+}
+
+/* It has another end, whose name it was connected to, though that may be gone by now. Both ends of a Unix pair have none. */
+static __always_inline bool is_connected(struct file *file)
+{
+	struct sock *sock = sock_of(file);
+	struct unix_sock *peer = unix_peer_of(sock);
+
+	return has_internet_peer(sock) || BPF_CORE_READ(peer, addr);
+}
+
+/* The same of a connection that the other end asked for, or a pair: it may be full. */
+static __always_inline bool has_other_end(struct file *file)
+{
+	struct sock *sock = sock_of(file);
+
+	return has_internet_peer(sock) || unix_peer_of(sock);
 }
 
 /* `polls`: other sockets than those of connections are of no kind then. */
@@ -245,23 +281,34 @@ static __always_inline __u8 waited_on(struct task_struct *task, __u32 fd, bool p
 	return polls && !is_connected(file) ? FILE_OTHER : type;
 }
 
+/* Whoever polls for output waits for the other end to take it, whoever that is. */
+static __always_inline __u8 output_type(struct task_struct *task, __u32 fd)
+{
+	struct file *file = open_file(task, fd);
+
+	return file_type_of(file) == TYPE_SOCKET && has_other_end(file) ? TYPE_SOCKET : FILE_OTHER;
+}
+
 /* The file that a call waits on. `polled`: what it polls, as polled_by_arguments() has it. */
 static __always_inline __u8 file_type_in_call(struct task_struct *task, __u32 number, __u32 polled)
 {
-	__u64 descriptor = polled;
+	bool polls = !(waits.takes_fd[number / 64] & (1ULL << (number % 64)));
+	__u32 fd = polled - 1;
 	__u8 type;
 
-	if (waits.takes_fd[number / 64] & (1ULL << (number % 64)))
-		descriptor = 1 + (__u64)(__u32)PT_REGS_PARM1_CORE_SYSCALL(user_regs_of(task));
+	if (!polls)
+		fd = PT_REGS_PARM1_CORE_SYSCALL(user_regs_of(task));
+	else if (!polled)
+		return 0;
 	else if (polled == POLLS_NOTHING)
 		return FILE_NOTHING;
 	else if (polled & POLLS_OTHER)
 		return FILE_OTHER;
-	if (!descriptor)
-		return 0;
-	type = waited_on(task, descriptor - 1, polled);
+	else if (polled & POLLS_OUTPUT)
+		return output_type(task, (polled & ~POLLS_OUTPUT) - 1);
+	type = waited_on(task, fd, polls);
 	/* A poll that is seen has a type. */
-	return type || !polled ? type : FILE_OTHER;
+	return type || !polls ? type : FILE_OTHER;
 }
 
 /* The call that `task`, a user thread inside the kernel, is in. Argument registers keep their values until it ends. */

@@ -32,14 +32,14 @@ struct file___opened {
 #pragma clang attribute pop
 
 /* The descriptor that a call waits for until there is something to read. Memory can be read of a process that is current only. */
-static __always_inline __u32 awaited(__u64 number, const struct call_arguments *from, bool is_current)
+static __always_inline __u32 awaited(struct task_struct *task, __u64 number, const struct call_arguments *from, bool is_current)
 {
 	__u32 polled;
 
 	if (number == SYSCALL_READ)
 		return from->args[2] == TOKEN_BYTES || from->args[2] == COUNT_BYTES ? from->args[0] : NO_DESCRIPTOR;
-	polled = is_current ? polled_in_call(number, from) : 0;
-	return polled && !(polled & POLLS_OTHER) ? polled - 1 : NO_DESCRIPTOR;
+	polled = is_current ? polled_in_call(task, number, from) : 0;
+	return polled && !(polled & (POLLS_OTHER | POLLS_OUTPUT)) ? polled - 1 : NO_DESCRIPTOR;
 }
 
 static __always_inline bool is_open_for_writing(struct file *file)
@@ -74,7 +74,7 @@ static __noinline bool token_of(struct lock_id *lock, struct task_struct *task, 
 	if (saved_is_compat(regs))
 		return false;
 	arguments_of(regs, false, &from);
-	fd = awaited(number, &from, is_current);
+	fd = awaited(task, number, &from, is_current);
 	if (fd == NO_DESCRIPTOR)
 		return false;
 	file = open_file(task, fd);

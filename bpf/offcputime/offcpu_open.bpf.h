@@ -33,8 +33,8 @@ struct open_phase {
 	__u64 lr;
 	/* Address that the thread's own data lies around; 0: it is not known. */
 	__u64 thread_pointer;
-	/* Address of the word that tells what it polls, 0: none is wanted, and 1 + its switches. */
-	__u64 poll_memory;
+	/* Where its memory tells what it polls; 0: that is known. And 1 + its switches. */
+	struct poll_memory poll;
 	__u64 since;
 	__u32 tgid;
 	__u32 tid;
@@ -175,7 +175,7 @@ static __always_inline void describe_poll(struct open_phase *open, struct member
 {
 	open->since = 1 + switches_of(task);
 	if (!(member->wait_flags & (WAIT_RUNNABLE | WAIT_KERNEL_THREAD)) && member->polled_by != open->since)
-		open->poll_memory = unread_poll(task);
+		unread_poll(task, &open->poll);
 }
 
 /* User space is told once of a wait's stacks; returns the bytes of kernel addresses. */

@@ -12,17 +12,17 @@
 #include "targets.bpf.h"
 #include "waits.bpf.h"
 
-#define MAX_POLLED_WORDS 4096
+#define MAX_POLLED_BEFORE 4096
 
-/* A word that user space has read from the memory of a thread in a poll. */
-struct polled_word {
-	__u64 word;
+/* Words that user space has read from the memory of a thread in a poll. */
+struct polled_words {
+	__u64 words[MOST_POLLED];
 	/* 1 + the switches of the thread when it had begun to wait. */
 	__u64 since;
 };
 
-/* Thread → word. Those of threads that are gone make room for others. */
-MAP(LRU_HASH, polled_words, __u32, struct polled_word, MAX_POLLED_WORDS);
+/* Thread → its words. Those of threads that are gone make room for others. */
+MAP(LRU_HASH, polled_before, __u32, struct polled_words, MAX_POLLED_BEFORE);
 
 /* False: it does not poll. */
 static __always_inline bool poll_of(struct task_struct *task, __u64 *number, struct call_arguments *from)
@@ -38,13 +38,13 @@ static __always_inline bool poll_of(struct task_struct *task, __u64 *number, str
 	return true;
 }
 
-/* Of a task that is current. */
-static __always_inline __u32 polled_now(struct task_struct *task)
+/* Of a task that is current. Not inlined: programs look at polls in several places. */
+static __noinline __u32 polled_now(struct task_struct *task)
 {
 	struct call_arguments from;
 	__u64 number;
 
-	return poll_of(task, &number, &from) ? polled_in_call(number, &from) : 0;
+	return poll_of(task, &number, &from) ? polled_in_call(task, number, &from) : 0;
 }
 
 /* Of any task that has left its CPU, by what user space has read. */
@@ -52,28 +52,28 @@ static __noinline __u32 polled_then(struct task_struct *task)
 {
 	__u32 tid = tid_of(targets.pid_namespace, task), polled;
 	struct call_arguments from;
-	struct polled_word *told;
-	__u64 number, memory;
+	struct polled_words *told;
+	struct poll_memory memory;
+	__u64 number;
 
 	if (!poll_of(task, &number, &from))
 		return 0;
 	polled = polled_by_arguments(number, &from, &memory);
-	if (!memory)
+	if (!memory.address)
 		return polled;
-	told = bpf_map_lookup_elem(&polled_words, &tid);
-	return told && told->since == 1 + switches_of(task) ? polled_by_word(number, &from, told->word) : 0;
+	told = bpf_map_lookup_elem(&polled_before, &tid);
+	return told && told->since == 1 + switches_of(task) ? polled_by_words(task, number, &from, told->words) : 0;
 }
 
-/* The address of the word that polled_then() wants of a task; 0: it wants none. */
-static __always_inline __u64 unread_poll(struct task_struct *task)
+/* The words that polled_then() wants of a task. */
+static __always_inline void unread_poll(struct task_struct *task, struct poll_memory *memory)
 {
 	struct call_arguments from;
-	__u64 number, memory;
+	__u64 number;
 
-	if (!poll_of(task, &number, &from))
-		return 0;
-	polled_by_arguments(number, &from, &memory);
-	return memory;
+	memory->address = memory->words = 0;
+	if (poll_of(task, &number, &from))
+		polled_by_arguments(number, &from, memory);
 }
 
 #endif

@@ -1,10 +1,13 @@
 //! The file or connection that a wait is for: descriptors of every kind, in calls of every kind, against a model.
 
+#[path = "host/poll_calls.rs"]
+mod calls;
 #[expect(dead_code, reason = "it has machines for tools, too")]
 mod host;
 
 use std::collections::HashMap;
 
+use calls::Call;
 use fastrand::Rng;
 use host::Host;
 
@@ -15,9 +18,6 @@ const ON_FD: u64 = 500;
 const OTHER: u64 = 501;
 /// `HOST_FD` of host/offcputime_endpoints.c: the one descriptor that is open.
 const FD: u64 = 3;
-/// `POLLS_OTHER` and `POLLS_NOTHING` of include/waits.bpf.h
-const POLLS_OTHER: u64 = 1 << 31;
-const POLLS_NOTHING: u64 = u32::MAX as u64;
 
 const FILE: u8 = 1;
 const UNIX: u8 = 2;
@@ -52,6 +52,8 @@ struct End {
     is_for_disk: u16,
     generation: u32,
     name: u32,
+    sent: u32,
+    received: u32,
 }
 
 /// `struct endpoint`
@@ -64,6 +66,14 @@ struct Endpoint {
     kind: u8,
     is_accepted: u8,
     pad: [u8; 3],
+}
+
+/// `enum polled_kind`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Polling {
+    Work,
+    Wakeup,
+    Peer,
 }
 
 /// `struct host_told` of host/offcputime_endpoints.c.
@@ -100,6 +110,34 @@ impl End {
             is_for_disk: u16::from(rng.u32(..4) == 0),
             generation: rng.u32(..2),
             name: rng.u32(..2),
+            // The clock goes round.
+            sent: u32::MAX.wrapping_add(rng.u32(..3)),
+            received: u32::MAX.wrapping_add(rng.u32(..3)),
+        }
+    }
+
+    /// It has been told where to, by the Internet; or it is a stream, whose other end is always there.
+    fn has_peer(&self) -> bool {
+        match self.family {
+            1 => self.kind == 1,
+            2 | 10 => [1, 2].contains(&self.kind) && self.other_port > 0,
+            _ => false,
+        }
+    }
+
+    fn is_connected(&self) -> bool {
+        self.has_peer() && (self.family != 1 || self.other_name > 0)
+    }
+
+    fn polled(&self, for_output: bool) -> Polling {
+        match self.mode {
+            1 => Polling::Wakeup,
+            SOCKET if !self.has_peer() || self.is_accepted() => Polling::Work,
+            SOCKET if self.family == 1 && !self.is_connected() => Polling::Wakeup,
+            SOCKET if self.family == 1 => Polling::Work,
+            SOCKET if for_output || self.protocol != TCP => Polling::Peer,
+            SOCKET if self.sent.wrapping_sub(self.received) as i32 >= 0 => Polling::Peer,
+            _ => Polling::Work,
         }
     }
 
@@ -185,101 +223,6 @@ fn load() -> Host {
     host
 }
 
-/// `struct pollfd`
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct Polled {
-    fd: i32,
-    events: i16,
-    returned: i16,
-}
-
-/// A call with its memory.
-#[derive(Debug)]
-struct Call {
-    number: u64,
-    array: [Polled; 2],
-    set: u64,
-    arguments: [u64; 4],
-    /// As `polled_by_arguments` has it.
-    polled: u64,
-    is_told_by_memory: bool,
-}
-
-impl Call {
-    fn random(rng: &mut Rng) -> Box<Self> {
-        let entry = |rng: &mut Rng| Polled {
-            fd: [FD as i32, rng.i32(-1..5)][rng.usize(..2)],
-            events: [1, 4, 5, 0x2001][rng.usize(..4)],
-            returned: rng.i16(..),
-        };
-        let mut call = Box::new(Self {
-            number: [ON_FD, ON_FD, OTHER, u64::from(u32::MAX)][rng.usize(..4)],
-            array: [entry(rng), entry(rng)],
-            set: 0,
-            arguments: [[FD, rng.u64(2..5)][rng.usize(..2)], 0, 0, 0],
-            polled: 0,
-            is_told_by_memory: false,
-        });
-        match rng.u32(..3) {
-            0 => call.poll(rng),
-            1 => call.select(rng),
-            _ => (),
-        }
-        call
-    }
-
-    /// Several are another poll than of one; its memory may be gone.
-    fn poll(&mut self, rng: &mut Rng) {
-        self.number = libc::SYS_ppoll as u64;
-        let memory = [&raw const self.array as u64, 8][usize::from(rng.u32(..8) == 0)];
-        let count = rng.u64(..3);
-        self.arguments = [memory, count, 0, 0];
-        self.is_told_by_memory = count == 1;
-        let only = self.array[0];
-        let output = if only.events & 4 > 0 { POLLS_OTHER } else { 0 };
-        self.polled = match count {
-            0 => POLLS_NOTHING,
-            1 if memory == 8 => 0,
-            1 => (only.fd + 1) as u64 | output,
-            _ => POLLS_OTHER,
-        };
-    }
-
-    /// Whoever looks for output or faults waits for another thing; high descriptors are not looked for.
-    fn select(&mut self, rng: &mut Rng) {
-        self.number = libc::SYS_pselect6 as u64;
-        self.set = rng.choice([1 << FD, 1 << FD, 9, 1 << 63, 0]).expect("some");
-        let highest = u64::BITS - self.set.leading_zeros();
-        let count = rng
-            .choice([u64::from(highest), 1, 4, 64, 65, 0])
-            .expect("some");
-        let set = &raw const self.set as u64;
-        let sets: [u64; 3] = std::array::from_fn(|at| if rng.usize(..3) > at { set } else { 0 });
-        self.arguments = [count | rng.u64(..2) << 32, sets[0], sets[1], sets[2]];
-        self.is_told_by_memory = count > 0 && count <= 64 && sets[0] > 0 && sets[1..] == [0; 2];
-        self.polled = if count == 0 || sets == [0; 3] {
-            POLLS_NOTHING
-        } else if sets[1..] != [0; 2] {
-            POLLS_OTHER
-        } else if count > 64 {
-            0
-        } else {
-            let asked = self.set & u64::MAX >> (64 - count);
-            match asked.count_ones() {
-                0 => POLLS_NOTHING,
-                1 => 1 + u64::from(asked.trailing_zeros()),
-                _ => POLLS_OTHER,
-            }
-        };
-    }
-
-    /// Its descriptor is the open one.
-    fn is_for_file(&self) -> bool {
-        self.number == ON_FD && self.arguments[0] == FD || self.polled & !POLLS_OTHER == FD + 1
-    }
-}
-
 #[test]
 fn a_wait_is_for_what_its_descriptor_is_of() {
     let (host, mut rng) = (load(), Rng::with_seed(1));
@@ -288,7 +231,7 @@ fn a_wait_is_for_what_its_descriptor_is_of() {
     let mut waits = 0;
     for step in 0..150_000 {
         let end = End::random(&mut rng);
-        let call = Call::random(&mut rng);
+        let call = Call::random(&end, &mut rng);
         let told = end.told(place).filter(|_| call.is_for_file());
         let expected = Told {
             polled: call.polled,
@@ -319,14 +262,13 @@ fn a_wait_is_for_what_its_descriptor_is_of() {
     assert_eq!(host.ask::<u64>("host_full", ()), 0);
 }
 
-/// Streams alone, of Unix sockets those whose other end has a name: it was asked for.
+/// Of Unix sockets streams alone, and those whose other end has a name: it was asked for.
 #[test]
 fn a_stream_with_another_end_is_connected() {
     let (host, mut rng) = (load(), Rng::with_seed(2));
     for _ in 0..10_000 {
         let end = End::random(&mut rng);
-        let other = [end.other_port, end.other_name][usize::from(end.family == 1)];
-        let expected = end.kind == 1 && other > 0;
+        let expected = end.is_connected();
         let found = host.ask::<bool>("host_is_connected", (&end,));
         assert_eq!(found, expected, "{end:?}");
     }

@@ -23,8 +23,9 @@ mod lacks {
 const SYSCALLS: u64 = 512;
 const KERNEL_THREAD: u32 = 0x0020_0000;
 const FILES: usize = 4;
-/// `POLLS_OTHER`, `POLLS_NOTHING`, `FILE_OTHER` and `FILE_NOTHING` of include/waits.bpf.h
+/// `POLLS_OTHER`, `POLLS_OUTPUT`, `POLLS_NOTHING`, `FILE_OTHER` and `FILE_NOTHING` of include/waits.bpf.h
 const POLLS_OTHER: u32 = 1 << 31;
+const POLLS_OUTPUT: u32 = 1 << 30;
 const POLLS_NOTHING: u32 = u32::MAX;
 const OTHER: u32 = 21;
 const NOTHING: u32 = 22;
@@ -122,7 +123,7 @@ impl Kernel {
             max_fds: rng.u32(..FILES as u32),
             polled: match rng.u32(..5) {
                 0 => 0,
-                1 => POLLS_OTHER | rng.u32(..6),
+                1 => [POLLS_OTHER, POLLS_OUTPUT | rng.u32(1..7)][rng.usize(..2)],
                 2 => POLLS_NOTHING,
                 _ => 1 + rng.u32(..6),
             },
@@ -231,13 +232,10 @@ impl Kernel {
         let (word, bit) = (number / 64, number % 64);
         if self.takes_fd[word as usize] & 1 << bit != 0 {
             told.file_type = self.file_type(self.arguments[0] as u32);
-            // Seen to poll, which other calls are never.
-            if self.polled > 0 && [0, SOCKET].contains(&told.file_type) {
-                told.file_type = OTHER;
-            }
         } else if self.polled == POLLS_NOTHING {
             told.file_type = NOTHING;
-        } else if self.polled & POLLS_OTHER != 0 {
+        } else if self.polled & (POLLS_OTHER | POLLS_OUTPUT) != 0 {
+            // No socket here has another end.
             told.file_type = OTHER;
         } else if self.polled > 0 {
             let known = Some(self.file_type(self.polled - 1));

@@ -5,13 +5,14 @@ use serde_json::json;
 use crate::kernel::{states, until};
 use crate::prelude::*;
 
-/// Two threads wait for each other's mutex, two for an answer that their one peer owes them, one for its client, and one sleeps. The peer
+/// Two threads wait for each other's mutex, three for an answer that their one peer owes them, one for its client, and one sleeps. The peer
 /// is a process of its own.
 const HUNG: &str = r#"
 #include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 
@@ -54,6 +55,16 @@ __attribute__((noinline)) static void *ask_by_select(void *unused)
 	return unused;
 }
 
+/* As libcurl does: another thread may wake it up. */
+__attribute__((noinline)) static void *ask_and_heed(void *unused)
+{
+	struct pollfd both[2] = { { .fd = asked, .events = POLLIN }, { .fd = eventfd(0, 0), .events = POLLIN } };
+
+	poll(both, 2, -1);
+	WITH_FRAME;
+	return unused;
+}
+
 __attribute__((noinline)) static void *serve(void *unused)
 {
 	struct pollfd one = { .fd = served, .events = POLLIN };
@@ -78,7 +89,7 @@ static void *leave(void *unused)
 
 int main(void)
 {
-	void *(*all[])(void *) = { refund, ask_by_poll, ask_by_select, serve, doze, leave };
+	void *(*all[])(void *) = { refund, ask_by_poll, ask_by_select, ask_and_heed, serve, doze, leave };
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	int listener = socket(AF_INET, SOCK_STREAM, 0), peer = socket(AF_INET, SOCK_STREAM, 0);
 	socklen_t length = sizeof(at);
@@ -138,13 +149,14 @@ fn what_a_program_hangs_on_is_named_though_it_began_before() {
     let pid = workload.pid();
     workload.go();
     let told = workload.results();
-    until("all sleep", || states(pid) == ['S'; 7]);
+    until("all sleep", || states(pid) == ['S'; 8]);
     let report = Tool::run("why", format!("-j -p {pid} 0.5")).report();
     workload.finish();
     let peer = json!(format!("127.0.0.1:{}", number(&told[0], "peer")));
     let [accounts, journal] =
         ["accounts", "journal"].map(|lock| json!(format!("mutex hung.bss: {lock}")));
     let expected = [
+        ("ask_and_heed", "poll", peer.clone()),
         ("ask_by_poll", "poll", peer.clone()),
         ("ask_by_select", "poll", peer),
         ("doze", "sleep", Value::Null),

@@ -117,7 +117,7 @@ impl Offcputime<'_> {
     fn walk_waiting(&mut self) -> Result<()> {
         self.stacks.absorb();
         let waiting = iterate::run(self.skel.links.waiting_members.as_ref())?;
-        polls::tell(&waiting, &self.skel.maps.polled_words)?;
+        polls::tell(&waiting, &self.skel.maps.polled_before)?;
         let walked = &mut self.sums.walked;
         walked.clear();
         open::describe_waiting(self.args, &waiting, &mut self.stacks, walked)
@@ -258,7 +258,7 @@ impl Windowed for Offcputime<'_> {
         }
         if self.args.budget.is_limited() {
             let waiting = iterate::run(self.skel.links.open_members.as_ref())?;
-            polls::tell(&waiting, &self.skel.maps.polled_words)?;
+            polls::tell(&waiting, &self.skel.maps.polled_before)?;
             let known = &mut self.sums.known;
             open::describe_waiting(self.args, &waiting, &mut self.stacks, known)?;
         }

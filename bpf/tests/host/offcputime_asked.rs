@@ -186,7 +186,7 @@ pub(crate) struct Open {
     lr: u64,
     thread_pointer: u64,
     /// The poll that it asks about, of which nobody here is in one, and since which switch it waits.
-    polled: [u64; 2],
+    polled: [u64; 3],
     tgid: u32,
     pub(crate) tid: u32,
     comm: [u8; 16],

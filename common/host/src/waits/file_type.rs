@@ -6,7 +6,7 @@ pub const FIFO: u8 = 1;
 pub const CHARACTERS: u8 = 2;
 /// A file.
 pub const REGULAR: u8 = 8;
-/// A socket; in a poll, one that this side has connected.
+/// A socket; in a poll, one of a peer whom its thread waits for.
 pub const SOCKET: u8 = 12;
 /// `eventfd(2)`
 pub const EVENTFD: u8 = 16;
@@ -18,7 +18,7 @@ pub const TIMERFD: u8 = 18;
 pub const SIGNALFD: u8 = 19;
 /// A socket of a connection that the other end asked for.
 pub const ACCEPTED: u8 = 20;
-/// A poll of several descriptors, of one for output, too, of a socket that is no end of a connection, or of one of no kind above.
+/// A poll of a socket that is no end of a connection, of a descriptor of no kind above, or of several that are not for one peer.
 pub const OTHER: u8 = 21;
 /// A poll of no descriptor: a sleep.
 pub const NOTHING: u8 = 22;

@@ -285,7 +285,7 @@ impl Wait {
         self.calls(syscalls::POLL_SEEN) && self.file_type == file_type::NOTHING
     }
 
-    /// Tells if it polls one connection that this side asked for: an answer is to come, as in a read from it.
+    /// Tells if it polls for its peer: an answer is to come, as in a read from it, or what it sends is to be taken.
     fn polls_peer(self) -> bool {
         self.calls(syscalls::POLL_SEEN) && self.file_type == file_type::SOCKET
     }
