@@ -51,12 +51,16 @@ struct host_end {
 	/* TCP: when it sent and received something last. */
 	__u32 sent;
 	__u32 received;
+	/* The other end of a Unix socket is behind the next descriptor. */
+	__u32 is_paired;
+	__u32 pad;
 };
 
 #define HOST_NAMES 8
 #define HOST_FD 3
-/* A pipe. */
+/* A pipe, and its other end. */
 #define HOST_PIPE 2
+#define HOST_PIPE_END 1
 
 /* Listening sockets' names, each in one place for all that have it. */
 static union {
@@ -82,8 +86,10 @@ static struct files_struct *host_open(const struct host_end *end)
 	static struct inode inode;
 	static struct dentry dentry;
 	static struct super_block system;
-	static struct inode pipe_inode = { .i_mode = TYPE_FIFO << 12 };
-	static struct file pipe = { .f_inode = &pipe_inode };
+	static struct inode pipe_inode = { .i_mode = TYPE_FIFO << 12 }, other_inode = { .i_mode = TYPE_SOCKET << 12 };
+	static struct file pipe = { .f_inode = &pipe_inode }, pipe_end = { .f_inode = &pipe_inode };
+	static struct file other_file = { .f_inode = &other_inode };
+	static struct socket other_socket;
 	static union {
 		struct sock sk;
 		struct tcp_sock tcp;
@@ -91,7 +97,7 @@ static struct files_struct *host_open(const struct host_end *end)
 	} own;
 	static struct unix_sock other;
 	static struct socket socket;
-	static struct file file, *opened[HOST_FD + 1];
+	static struct file file, *opened[HOST_FD + 2];
 	static struct fdtable table;
 	static struct files_struct files;
 	struct sock_common *common = &own.sk.__sk_common;
@@ -123,9 +129,13 @@ static struct files_struct *host_open(const struct host_end *end)
 	file.f_path.dentry = &dentry;
 	file.private_data = &socket;
 	opened[HOST_FD] = &file;
+	other_socket.sk = &other.sk;
+	other_file.private_data = &other_socket;
+	opened[HOST_FD + 1] = end->is_paired ? &other_file : NULL;
 	opened[HOST_PIPE] = &pipe;
+	opened[HOST_PIPE_END] = &pipe_end;
 	table.fd = opened;
-	table.max_fds = HOST_FD + 1;
+	table.max_fds = HOST_FD + 2;
 	files.fdt = &table;
 	return &files;
 }
@@ -173,7 +183,7 @@ static void host_tell_poll(struct task_struct *task, struct host_told *told)
 }
 
 /* A thread waits in a call for an endpoint: that which is told of it. */
-void host_waits(const struct host_end *end, __u64 number, const __u64 arguments[4], struct host_told *told)
+void host_waits(const struct host_end *end, __u64 number, const __u64 arguments[5], struct host_told *told)
 {
 	struct task_struct task = { .files = host_open(end), .pid = 7 };
 	struct wait_call call = { .syscall = number };
@@ -181,7 +191,7 @@ void host_waits(const struct host_end *end, __u64 number, const __u64 arguments[
 	__u64 hash;
 
 	host_enter(host_registers(), number);
-	__builtin_memcpy(&HOST_PARAMETER((struct pt_regs *)host_registers(), 0), arguments, 4 * sizeof(*arguments));
+	__builtin_memcpy(&HOST_PARAMETER((struct pt_regs *)host_registers(), 0), arguments, 5 * sizeof(*arguments));
 	told->polled = polled_now(&task);
 	host_tell_poll(&task, told);
 	hash = endpoint_of(&task, &call, told->polled, end->is_for_disk);

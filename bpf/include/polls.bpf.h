@@ -10,8 +10,9 @@
 #include "compat.bpf.h"
 #include "waits.bpf.h"
 
-/* include/uapi/asm-generic/poll.h */
-#define POLLOUT 4
+/* include/uapi/asm-generic/poll.h: POLLIN and POLLRDNORM, and what output may come by */
+#define POLL_INPUT (1 | 0x40)
+#define POLL_OUTPUT 4
 /* Descriptors in a word of an fd_set. */
 #define WORD_BITS 64
 /* Of more than so many descriptors none is looked at: an event loop's. */
@@ -35,25 +36,40 @@ static __always_inline bool is_select(__u64 number)
 	return number == SYSCALL_PSELECT6;
 }
 
-static __always_inline __u32 array_by_arguments(const struct call_arguments *from, struct poll_memory *memory)
+/* Whoever waits for nothing and for ever waits for a signal. */
+static __always_inline __u32 polls_nothing(__u64 number, const struct call_arguments *from)
 {
-	if (!from->args[1])
-		return POLLS_NOTHING;
-	if (from->args[1] > MOST_POLLED)
+	__u64 timeout = is_select(number) ? from->args[4] : from->args[2];
+
+#ifdef SYSCALL_POLL
+	/* The others have the address of one. */
+	if (number == SYSCALL_POLL)
+		return (__s32)timeout < 0 ? POLLS_OTHER : POLLS_NOTHING;
+#endif
+	return timeout ? POLLS_NOTHING : POLLS_OTHER;
+}
+
+static __always_inline __u32 array_by_arguments(__u64 number, const struct call_arguments *from, struct poll_memory *memory)
+{
+	__u32 count = from->args[1];
+
+	if (!count)
+		return polls_nothing(number, from);
+	if (count > MOST_POLLED)
 		return POLLS_OTHER;
 	memory->address = from->args[0];
-	memory->words = from->args[1];
+	memory->words = count;
 	return 0;
 }
 
-/* Whoever waits for output waits for nothing else. Of sets with descriptors beyond the first word nothing is known. */
-static __always_inline __u32 sets_by_arguments(const struct call_arguments *from, struct poll_memory *memory)
+/* Sets are for input or for output. Of those with descriptors beyond the first word nothing is known. */
+static __always_inline __u32 sets_by_arguments(__u64 number, const struct call_arguments *from, struct poll_memory *memory)
 {
 	__u32 count = from->args[0];
 
 	if (!count || !(from->args[1] | from->args[2] | from->args[3]))
-		return POLLS_NOTHING;
-	if (!(from->args[1] | from->args[2]) || (from->args[1] && from->args[2]))
+		return polls_nothing(number, from);
+	if (from->args[3] || (from->args[1] && from->args[2]))
 		return POLLS_OTHER;
 	if (count <= WORD_BITS) {
 		memory->address = from->args[1] ?: from->args[2];
@@ -62,15 +78,15 @@ static __always_inline __u32 sets_by_arguments(const struct call_arguments *from
 	return 0;
 }
 
-/* What a call polls: 1 + the descriptor that it is for, with POLLS_OUTPUT; POLLS_OTHER; POLLS_NOTHING; 0: it does not poll, or that is
- * not known. Where `memory` has an address, its words tell.
+/* What a call polls: 1 + the descriptor that it is for, with POLLS_OUTPUT; POLLS_PEERS; POLLS_OTHER; POLLS_NOTHING; 0: it does not
+ * poll, or that is not known. Where `memory` has an address, its words tell.
  */
 static __always_inline __u32 polled_by_arguments(__u64 number, const struct call_arguments *from, struct poll_memory *memory)
 {
 	memory->address = memory->words = 0;
 	if (is_poll(number))
-		return array_by_arguments(from, memory);
-	return is_select(number) ? sets_by_arguments(from, memory) : 0;
+		return array_by_arguments(number, from, memory);
+	return is_select(number) ? sets_by_arguments(number, from, memory) : 0;
 }
 
 /* An array's entry of no descriptor. */
@@ -100,7 +116,9 @@ enum polled_kind {
 	POLLED_PEER,
 };
 
-/* A peer that had the last word owes nothing. */
+/* A peer that had the last word owes nothing. Ticks are 1 to 10 ms long: who was answered and asks again within one is due an answer,
+ * and is taken for the one who was answered at once and asks no more.
+ */
 static __always_inline bool is_owed(struct sock *sock)
 {
 	struct tcp_sock *tcp = (void *)sock;
@@ -111,6 +129,18 @@ static __always_inline bool is_owed(struct sock *sock)
 	return (__s32)(BPF_CORE_READ(tcp, lsndtime) - BPF_CORE_READ(received, icsk_ack.lrcvtime)) >= 0;
 }
 
+/* Both ends of a pipe, or of a pair of sockets, are under numbers in a row. */
+static __always_inline bool is_other_end(__u64 files, __u32 fd, struct file *file)
+{
+	struct file *other = listed_file((struct files_struct *)files, fd);
+	struct unix_sock *peer;
+
+	if (file_type_of(file) == TYPE_FIFO)
+		return BPF_CORE_READ(other, f_inode) == BPF_CORE_READ(file, f_inode);
+	peer = unix_peer_of(sock_of(file));
+	return peer && file_type_of(other) == TYPE_SOCKET && (struct sock *)peer == sock_of(other);
+}
+
 /* Not static: the verifier goes through it once, not for each of its callers. */
 __noinline __u32 polled_kind(__u64 files, __u32 fd, __u32 for_output)
 {
@@ -118,20 +148,24 @@ __noinline __u32 polled_kind(__u64 files, __u32 fd, __u32 for_output)
 	__u8 type = file_type_of(file);
 	struct sock *sock;
 
-	if (type == TYPE_FIFO)
-		return POLLED_WAKEUP;
+	if (type == TYPE_SOCKET) {
+		sock = sock_of(file);
+		if (has_internet_peer(sock))
+			return !was_accepted(file) && (for_output || is_owed(sock)) ? POLLED_PEER : POLLED_WORK;
+	}
+	if (for_output)
+		return POLLED_WORK;
 	if (!type)
 		return anonymous_type_of(file) == FILE_EVENTFD ? POLLED_WAKEUP : POLLED_WORK;
-	if (type != TYPE_SOCKET)
+	if (type != TYPE_SOCKET && type != TYPE_FIFO)
 		return POLLED_WORK;
-	sock = sock_of(file);
-	if (has_internet_peer(sock))
-		return !was_accepted(file) && (for_output || is_owed(sock)) ? POLLED_PEER : POLLED_WORK;
-	return unix_peer_of(sock) && !is_connected(file) && !was_accepted(file) ? POLLED_WAKEUP : POLLED_WORK;
+	return is_other_end(files, fd + 1, file) || (fd && is_other_end(files, fd - 1, file)) ? POLLED_WAKEUP : POLLED_WORK;
 }
 
-/* Of several the peer counts that an answer is due from, where there is nothing else beside it but what wakes a thread up. */
-static __always_inline __u32 polled_in_array(struct task_struct *task, const __u64 words[MOST_POLLED])
+/* Of several, which are looked at if `among`, the peer counts that an answer is due from, where there is nothing else beside it but what
+ * wakes a thread up.
+ */
+static __always_inline __u32 polled_in_array(struct task_struct *task, __u32 nothing, const __u64 words[MOST_POLLED], bool among)
 {
 	__u64 files = (__u64)BPF_CORE_READ(task, files), only = NO_ENTRY;
 	__u32 count = 0, peer = 0;
@@ -144,49 +178,53 @@ static __always_inline __u32 polled_in_array(struct task_struct *task, const __u
 		count++;
 	}
 	if (!count)
-		return POLLS_NOTHING;
-	if (count == 1)
-		return ((__u32)only + 1) | (only >> 32 & POLLOUT ? POLLS_OUTPUT : 0);
+		return nothing;
+	if (count == 1 && only >> 32 & (POLL_INPUT | POLL_OUTPUT))
+		return ((__u32)only + 1) | (only >> 32 & POLL_OUTPUT ? POLLS_OUTPUT : 0);
+	if (count == 1 || !among)
+		return POLLS_OTHER;
 #pragma unroll
 	for (__u32 i = 0; i < MOST_POLLED; i++) {
 		__u32 kind = POLLED_WAKEUP;
 
 		if ((__s32)words[i] >= 0)
-			kind = polled_kind(files, words[i], words[i] >> 32 & POLLOUT);
+			kind = polled_kind(files, words[i], words[i] >> 32 & POLL_OUTPUT);
 		if (kind == POLLED_WORK)
 			return POLLS_OTHER;
 		if (kind == POLLED_PEER)
-			peer = words[i] + 1;
+			peer = peer ? POLLS_PEERS : words[i] + 1;
 	}
 	return peer ?: POLLS_OTHER;
 }
 
 /* What polled_by_arguments() wants to know, by the words. Those that it did not ask for are of no descriptor. */
 static __always_inline __u32 polled_by_words(struct task_struct *task, __u64 number, const struct call_arguments *from,
-					     const __u64 words[MOST_POLLED])
+					     const __u64 words[MOST_POLLED], bool among)
 {
 	__u64 array[MOST_POLLED];
 
 	if (is_poll(number)) {
 #pragma unroll
 		for (__u32 i = 0; i < MOST_POLLED; i++)
-			array[i] = i < from->args[1] ? words[i] : NO_ENTRY;
-	} else if (!array_of_bits(array, words[0], from->args[0], from->args[1] ? 0 : POLLOUT)) {
+			array[i] = i < (__u32)from->args[1] ? words[i] : NO_ENTRY;
+	} else if (!array_of_bits(array, words[0], from->args[0], from->args[1] ? POLL_INPUT : POLL_OUTPUT)) {
 		return POLLS_OTHER;
 	}
-	return polled_in_array(task, array);
+	return polled_in_array(task, polls_nothing(number, from), array, among);
 }
 
 /* What the task that is current polls. */
-static __always_inline __u32 polled_in_call(struct task_struct *task, __u64 number, const struct call_arguments *from)
+static __always_inline __u32 polled_in_call(struct task_struct *task, __u64 number, const struct call_arguments *from, bool among)
 {
 	struct poll_memory memory;
 	__u32 polled = polled_by_arguments(number, from, &memory);
 	__u64 words[MOST_POLLED] = {}, bytes = memory.words * sizeof(*words);
 
+	/* Else 5.10's verifier does not see the bound. */
+	barrier_var(bytes);
 	if (!memory.address || bytes > sizeof(words) || bpf_probe_read_user(words, bytes, (void *)memory.address))
 		return polled;
-	return polled_by_words(task, number, from, words);
+	return polled_by_words(task, number, from, words, among);
 }
 
 #endif

@@ -60,7 +60,7 @@ enum special_file {
 	FILE_ACCEPTED,
 	/* A poll of a socket that is no end of a connection, of a descriptor of no kind above, or of several that are not for one peer. */
 	FILE_OTHER,
-	/* A poll of no descriptor: a sleep. */
+	/* A poll of no descriptor for a time: a sleep. */
 	FILE_NOTHING,
 };
 
@@ -68,7 +68,9 @@ enum special_file {
 #define POLLS_OTHER (1U << 31)
 /* Beside 1 + the descriptor: it is for output, too. */
 #define POLLS_OUTPUT (1U << 30)
-/* A poll is seen, of no descriptor: none has such a number. */
+/* It is for several peers. */
+#define POLLS_PEERS (1U << 29)
+/* A poll is seen, of no descriptor and for a time: none has such a number. */
 #define POLLS_NOTHING (~0U)
 
 #define TYPE_FIFO 1
@@ -255,7 +257,9 @@ static __always_inline bool is_connected(struct file *file)
 	struct sock *sock = sock_of(file);
 	struct unix_sock *peer = unix_peer_of(sock);
 
-	return has_internet_peer(sock) || BPF_CORE_READ(peer, addr);
+	if (!peer || !bpf_core_field_exists(peer->addr))
+		return has_internet_peer(sock);
+	return BPF_CORE_READ(peer, addr);
 }
 
 /* The same of a connection that the other end asked for, or a pair: it may be full. */
@@ -304,6 +308,8 @@ static __always_inline __u8 file_type_in_call(struct task_struct *task, __u32 nu
 		return FILE_NOTHING;
 	else if (polled & POLLS_OTHER)
 		return FILE_OTHER;
+	else if (polled & POLLS_PEERS)
+		return TYPE_SOCKET;
 	else if (polled & POLLS_OUTPUT)
 		return output_type(task, (polled & ~POLLS_OUTPUT) - 1);
 	type = waited_on(task, fd, polls);

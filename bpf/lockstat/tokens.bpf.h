@@ -38,7 +38,7 @@ static __always_inline __u32 awaited(struct task_struct *task, __u64 number, con
 
 	if (number == SYSCALL_READ)
 		return from->args[2] == TOKEN_BYTES || from->args[2] == COUNT_BYTES ? from->args[0] : NO_DESCRIPTOR;
-	polled = is_current ? polled_in_call(task, number, from) : 0;
+	polled = is_current ? polled_in_call(task, number, from, false) : 0;
 	return polled && !(polled & (POLLS_OTHER | POLLS_OUTPUT)) ? polled - 1 : NO_DESCRIPTOR;
 }
 

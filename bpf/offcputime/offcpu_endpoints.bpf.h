@@ -188,7 +188,7 @@ __noinline __u64 endpoint_behind(__u64 files, __u32 fd, __u32 is_for_disk)
 /* `polled`: what it polls, as polled_by_arguments() has it. */
 static __always_inline __u64 endpoint_of(struct task_struct *task, const struct wait_call *call, __u32 polled, bool is_for_disk)
 {
-	__u32 number = call->syscall, alone = polled & ~(POLLS_OTHER | POLLS_OUTPUT);
+	__u32 number = call->syscall, alone = polled & ~(POLLS_OTHER | POLLS_OUTPUT | POLLS_PEERS);
 	const struct pt_regs *regs;
 	__u64 files;
 

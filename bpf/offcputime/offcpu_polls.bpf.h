@@ -44,7 +44,7 @@ static __noinline __u32 polled_now(struct task_struct *task)
 	struct call_arguments from;
 	__u64 number;
 
-	return poll_of(task, &number, &from) ? polled_in_call(task, number, &from) : 0;
+	return poll_of(task, &number, &from) ? polled_in_call(task, number, &from, true) : 0;
 }
 
 /* Of any task that has left its CPU, by what user space has read. */
@@ -62,7 +62,7 @@ static __noinline __u32 polled_then(struct task_struct *task)
 	if (!memory.address)
 		return polled;
 	told = bpf_map_lookup_elem(&polled_before, &tid);
-	return told && told->since == 1 + switches_of(task) ? polled_by_words(task, number, &from, told->words) : 0;
+	return told && told->since == 1 + switches_of(task) ? polled_by_words(task, number, &from, told->words, true) : 0;
 }
 
 /* The words that polled_then() wants of a task. */

@@ -54,6 +54,8 @@ struct End {
     name: u32,
     sent: u32,
     received: u32,
+    is_paired: u32,
+    pad: u32,
 }
 
 /// `struct endpoint`
@@ -113,6 +115,8 @@ impl End {
             // The clock goes round.
             sent: u32::MAX.wrapping_add(rng.u32(..3)),
             received: u32::MAX.wrapping_add(rng.u32(..3)),
+            is_paired: rng.u32(..2),
+            pad: 0,
         }
     }
 
@@ -129,14 +133,17 @@ impl End {
         self.has_peer() && (self.family != 1 || self.other_name > 0)
     }
 
+    /// The other end of its pipe is nowhere.
     fn polled(&self, for_output: bool) -> Polling {
-        match self.mode {
-            1 => Polling::Wakeup,
-            SOCKET if !self.has_peer() || self.is_accepted() => Polling::Work,
-            SOCKET if self.family == 1 && !self.is_connected() => Polling::Wakeup,
-            SOCKET if self.family == 1 => Polling::Work,
-            SOCKET if for_output || self.protocol != TCP => Polling::Peer,
-            SOCKET if self.sent.wrapping_sub(self.received) as i32 >= 0 => Polling::Peer,
+        if self.mode != SOCKET || !self.has_peer() {
+            return Polling::Work;
+        }
+        let is_owed = self.protocol != TCP || self.sent.wrapping_sub(self.received) as i32 >= 0;
+        match self.family {
+            1 if self.is_paired > 0 && !for_output => Polling::Wakeup,
+            1 => Polling::Work,
+            _ if self.is_accepted() => Polling::Work,
+            _ if for_output || is_owed => Polling::Peer,
             _ => Polling::Work,
         }
     }
@@ -284,7 +291,7 @@ fn waits_for_files_beyond_the_tables_room_are_counted() {
             mode: REGULAR,
             ..End::default()
         };
-        let told = host.told::<Told>("host_waits", (&end, ON_FD, &[FD, 0, 0, 0]));
+        let told = host.told::<Told>("host_waits", (&end, ON_FD, &[FD, 0, 0, 0, 0]));
         beyond += 1 - told.is_known;
     }
     assert_eq!((beyond, host.ask::<u64>("host_full", ())), (100, 100));

@@ -117,10 +117,10 @@ impl Offcputime<'_> {
     fn walk_waiting(&mut self) -> Result<()> {
         self.stacks.absorb();
         let waiting = iterate::run(self.skel.links.waiting_members.as_ref())?;
-        polls::tell(&waiting, &self.skel.maps.polled_before)?;
         let walked = &mut self.sums.walked;
         walked.clear();
-        open::describe_waiting(self.args, &waiting, &mut self.stacks, walked)
+        open::describe_waiting(self.args, &waiting, &mut self.stacks, walked)?;
+        polls::tell(&waiting, &self.skel.maps.polled_before)
     }
 
     /// Threads walk their stacks when they leave their CPUs from the moment on that the programs are attached again: however long
@@ -258,9 +258,9 @@ impl Windowed for Offcputime<'_> {
         }
         if self.args.budget.is_limited() {
             let waiting = iterate::run(self.skel.links.open_members.as_ref())?;
-            polls::tell(&waiting, &self.skel.maps.polled_before)?;
             let known = &mut self.sums.known;
             open::describe_waiting(self.args, &waiting, &mut self.stacks, known)?;
+            polls::tell(&waiting, &self.skel.maps.polled_before)?;
         }
         let bss = section(self.skel.maps.bss_data.as_deref_mut(), ".bss")?;
         bss.takes_late = first.into();

@@ -1,7 +1,7 @@
 //! Polls that began when nobody looked. Which descriptors they are for is in the thread's memory, which the BPF side reads only of a
 //! thread that is current: it asks for those words of the others.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use bpf::offcputime::types::{open_phase, polled_words};
 use foreign::pages::Kept;
 use libbpf_rs::{MapCore, MapFlags};
@@ -26,8 +26,8 @@ pub(crate) fn tell(mut waiting: &[u8], told: &impl MapCore) -> Result<()> {
             };
             // SAFETY: plain data is as many initialised bytes.
             let bytes = unsafe { plain::as_bytes(&words) };
-            told.update(&open.tid.to_ne_bytes(), bytes, MapFlags::ANY)
-                .context("tell BPF programs of a poll")?;
+            // Else it is a poll of which nobody knows what for.
+            let _ = told.update(&open.tid.to_ne_bytes(), bytes, MapFlags::ANY);
         }
     }
     Ok(())

@@ -151,7 +151,7 @@ const LOCKING: [&str; 15] = [
     "xfs_ilock",
 ];
 /// Beginnings of the names of functions in which locks are waited for, where a walk tells them.
-const SLOW_PATHS: [&str; 2] = ["rwsem_down_", "__mutex_lock"];
+const SLOW_PATHS: [&str; 3] = ["rwsem_down_", "__mutex_lock", "percpu_rwsem_wait"];
 /// A FIFO is opened for one direction, and nobody has opened it for the other yet.
 const FIFO_OPEN: [&str; 2] = ["fifo_open", "wait_for_partner"];
 /// Beginnings of the names of functions that wait for all CPUs to have come past a point, or for work that was put off.
