@@ -24,18 +24,20 @@ pub(crate) fn nothing(is_sure: bool) -> &'static str {
 
 /// The answer in lines. `rows`: those of a table, longest total wait first; `window_ns`: length of the interval.
 pub(crate) fn lines(rows: &[LockRow], window_ns: u64) -> Vec<String> {
-    let Some(worst) = worst(rows) else {
+    let Some(mut worst) = worst(rows) else {
         return Vec::new();
     };
+    if is_contention(worst) && is_little(sums(rows, worst).0, window_ns) {
+        // Waits for work are among them only where their class was asked for.
+        let mut asked = rows.iter().filter(|row| !is_contention(row));
+        let Some(asked) = asked.find(|row| !is_little(row.total_ns, window_ns)) else {
+            return no_matter(rows, worst, window_ns);
+        };
+        worst = asked;
+    }
     let is_lock = is_contention(worst);
     let alike = like(rows, worst);
-    let (all_ns, locks) = alike.clone().fold((0, 0), |(ns, locks), row| {
-        (ns + row.total_ns, locks + row.locks)
-    });
-    if is_lock && is_little(all_ns, window_ns) {
-        let longest_ns = alike.map(|row| row.max_ns).max().unwrap_or(0);
-        return no_matter(all_ns, locks, longest_ns, window_ns);
-    }
+    let (all_ns, locks) = sums(rows, worst);
     let is_futex = alike.clone().all(|row| row.identity.is_futex());
     let share = |row: &LockRow| 100.0 * row.total_ns as f64 / all_ns.max(1) as f64;
     let mut parts = Vec::new();
@@ -83,8 +85,17 @@ pub(crate) fn lines(rows: &[LockRow], window_ns: u64) -> Vec<String> {
     lines
 }
 
+/// Time of rows like the worst one, ns, and their number.
+fn sums(rows: &[LockRow], worst: &LockRow) -> (u64, u64) {
+    like(rows, worst).fold((0, 0), |(ns, locks), row| {
+        (ns + row.total_ns, locks + row.locks)
+    })
+}
+
 /// The answer where all waits together are nobody's trouble, though one may be long.
-fn no_matter(all_ns: u64, locks: u64, longest_ns: u64, window_ns: u64) -> Vec<String> {
+fn no_matter(rows: &[LockRow], worst: &LockRow, window_ns: u64) -> Vec<String> {
+    let (all_ns, locks) = sums(rows, worst);
+    let longest_ns = like(rows, worst).map(|row| row.max_ns).max().unwrap_or(0);
     let parts = [
         format!(
             "No lock matters: threads waited {}",

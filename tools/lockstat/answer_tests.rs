@@ -53,6 +53,20 @@ fn the_first_line_names_the_lock_the_threads_and_their_time() {
 }
 
 #[test]
+fn waits_for_work_that_were_asked_for_come_before_locks_that_do_not_matter() {
+    let mut work = lock("cond", "[heap]", &[(7, 8)], 3_000_000_000);
+    work.what = For::Work;
+    let rows = [work, lock("mutex", "app.bss: queue", &[(7, 8)], 1_000_000)];
+    let said = lines(&rows, 1_000_000_000).join("\n");
+    assert!(
+        said.starts_with("app 8 waited 3.00 thread-seconds for condition variable"),
+        "{said}"
+    );
+    let said = lines(&rows[1..], 1_000_000_000).join("\n");
+    assert!(said.starts_with("No lock matters"), "{said}");
+}
+
+#[test]
 fn a_guess_is_said_to_be_one_beside_what_is_known() {
     let mut guess = lock("mutex", "app+0x10", &[(7, 8)], 900_000);
     guess.confidence = 60;
