@@ -54,9 +54,22 @@ static void *answer(void *listener)
 	return NULL;
 }
 
+/* A block fits into no buffer on its way: whoever sends it waits. */
+static void hold_little(int fd)
+{
+	int bytes = BLOCK / 16;
+
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) || setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)))
+		_exit(8);
+}
+
 static void *take_slowly(void *at)
 {
-	int fd = connected(at, sizeof(struct sockaddr_in));
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	hold_little(fd);
+	if (connect(fd, at, sizeof(struct sockaddr_in)))
+		_exit(4);
 
 	do
 		pause_ns(NAP / 4);
@@ -170,6 +183,7 @@ int main(int argc, char **argv)
 	fds[0] = connected((void *)&peer, sizeof(peer));
 	fds[1] = connected((void *)&named, sizeof(named));
 	fds[2] = accept(owns, NULL, NULL);
+	hold_little(fds[2]);
 	fds[3] = file;
 	if (argc > 3) {
 		int at_once = connected((void *)&soon, sizeof(soon));
