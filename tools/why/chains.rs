@@ -58,6 +58,8 @@ enum End {
     Unknown,
     /// The last link's time was not looked at.
     Outside,
+    /// The last link had next to nothing to do itself: it waited for events, as far as its time tells.
+    Idle,
     /// The last link waits for one before it.
     Cycle,
     Long,
@@ -121,21 +123,28 @@ impl Threads {
                 Some(lock) => largest(&holders(lock), None),
                 None => largest(&enders.drain().collect::<Vec<_>>(), Some(waited_ns)),
             };
-            let Some((tid, share)) = next else {
+            let Some((tid, share, ns)) = next else {
                 break End::Unknown;
             };
             if links.iter().any(|link| link.tid == tid) {
                 break End::Cycle;
             }
+            // Several wait at once; of a lock nobody tells how many.
+            let each_ns = ns / waiters.len().max(1) as u64;
             let did = self.most(tid, &waiters);
+            let is_idle = did.is_some_and(|(.., all)| (all as f64) < IS_LINK * each_ns as f64);
+            let did = did.filter(|_| !is_idle);
             waiters.insert(tid);
             links.push(Link {
                 tid,
                 comm: self.names.get(&tid).cloned().unwrap_or_default(),
                 share,
-                did: did.map(|(spot, share)| (spot.0.clone(), share, spot.1)),
+                did: did.map(|(spot, share, _)| (spot.0.clone(), share, spot.1)),
             });
-            let Some((spot, _)) = did else {
+            if is_idle {
+                break End::Idle;
+            }
+            let Some((spot, ..)) = did else {
                 break End::Outside;
             };
             if is_root(spot.0.0) {
@@ -156,15 +165,15 @@ impl Threads {
         (!links.is_empty()).then_some(Chain { links, end, locks })
     }
 
-    /// The spot with most of a thread's time, and its share of that. `waiters`: those who wait for it. A wait that they ended themselves was
+    /// The spot with most of a thread's time, its share of that, and that, ns. `waiters`: those who wait for it. A wait that they ended themselves was
     /// over before they waited, and is none of what they waited for, but for threads that do nothing else: those wait for each other.
-    fn most(&self, tid: u32, waiters: &HashSet<u32>) -> Option<(&Spot, f64)> {
+    fn most(&self, tid: u32, waiters: &HashSet<u32>) -> Option<(&Spot, f64, u64)> {
         let parts = self.parts.get(&tid)?;
         let largest = |time_ns: &dyn Fn(&Spot, &Part) -> u64| {
             let times = parts.iter().map(|(spot, part)| (time_ns(spot, part), spot));
             let all: u64 = times.clone().map(|(ns, _)| ns).sum();
             let (ns, spot) = times.max()?;
-            (ns > 0).then(|| (spot, ns as f64 / all as f64))
+            (ns > 0).then(|| (spot, ns as f64 / all as f64, all))
         };
         largest(&|spot, part| part.not_ended_by(waiters, spot.1))
             .or_else(|| largest(&|_, part| part.ns))
@@ -182,12 +191,12 @@ impl Part {
     }
 }
 
-/// The thread with most, and its share of `all`, or of their sum; `None`: nobody has a large part.
-fn largest(threads: &[(u32, u64)], all: Option<u64>) -> Option<(u32, f64)> {
+/// The thread with most, its share of `all`, or of their sum, and its time; `None`: nobody has a large part.
+fn largest(threads: &[(u32, u64)], all: Option<u64>) -> Option<(u32, f64, u64)> {
     let all = all.unwrap_or_else(|| threads.iter().map(|(_, ns)| ns).sum());
     let (tid, ns) = threads.iter().max_by_key(|(tid, ns)| (*ns, *tid))?;
     let share = *ns as f64 / all.max(1) as f64;
-    (share >= IS_LINK).then_some((*tid, share))
+    (share >= IS_LINK).then_some((*tid, share, *ns))
 }
 
 /// Looks whether time of a kind is nobody else's doing.
@@ -244,6 +253,7 @@ impl Chain {
             End::Root => None,
             End::Unknown => Some("(nobody known)".to_owned()),
             End::Outside => Some("(not looked at)".to_owned()),
+            End::Idle => Some("(idle meanwhile)".to_owned()),
             End::Cycle => Some("a thread before: a cycle".to_owned()),
             End::Long => Some("...".to_owned()),
         });
@@ -281,6 +291,7 @@ impl Chain {
             End::Root => "root",
             End::Unknown => "unknown",
             End::Outside => "outside",
+            End::Idle => "idle",
             End::Cycle => "cycle",
             End::Long => "long",
         };
@@ -352,6 +363,12 @@ mod tests {
         assert_eq!(end(&threads, &[]), End::Unknown);
         assert_eq!(end(&threads, &[(99, 1)]), End::Outside);
         assert_eq!(end(&threads, &[(20, 1)]), End::Cycle);
+        // The last thread has little time of its own: it waits for events.
+        let mut threads = chained();
+        threads.add(20, &spot("futex", "log", Some(3)), 1000, None);
+        threads.add(40, &spot(RUN_QUEUE, "poll", None), 9, None);
+        assert_eq!(end(&threads, &[(40, 200)]), End::Idle);
+        assert_eq!(end(&threads, &[(40, 100)]), End::Root);
         // Many have little each.
         let many: Vec<(u32, u64)> = (40..50).map(|tid| (tid, 1)).collect();
         assert_eq!(end(&threads, &many), End::Unknown);
