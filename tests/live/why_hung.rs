@@ -1,5 +1,8 @@
 //! why against a program that hangs: what its threads wait for began before anybody looked, and nobody ends it.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
 use serde_json::json;
 
 use crate::kernel::{states, until};
@@ -125,6 +128,33 @@ int main(void)
 	return 0;
 }
 "#;
+
+/// A script is at rest; what it waits for is its child's to tell.
+#[test]
+fn whoever_waits_for_a_hung_child_is_led_to_it() {
+    let _machine = Machine::alone();
+    // The child reads what never comes.
+    let script = "exec 3<&0; cat <&3 & echo $!; wait";
+    let mut shell = Command::new("sh")
+        .args(["-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("sh");
+    let output = shell.stdout.take().expect("a pipe");
+    let mut child = String::new();
+    let read = BufReader::new(output).read_line(&mut child);
+    read.expect("a line");
+    let pid = shell.id();
+    until("it waits", || states(pid) == ['S']);
+    let report = Tool::run("why", format!("-p {pid} 0.5")).stdout;
+    shell.wait().expect("it ends");
+    let next = format!(
+        "why -p {} 10   # its child, which it waits for",
+        child.trim()
+    );
+    assert!(report.contains(&next), "{report}");
+}
 
 /// The kind and place of each line of waits, and its one lock, peer or `null`.
 fn waits(report: &Value) -> Vec<(&str, &str, Value)> {

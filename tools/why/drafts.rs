@@ -17,6 +17,7 @@ use crate::offcputime::{Details, Endpoint, GIL, Harvest, Lengths, Row, THROTTLED
 use crate::runqlat::Interval;
 use crate::why::chains::{self, Chain, Threads};
 use crate::why::disks::{self, FOR_DISKS, Requests};
+use crate::why::draft::Draft;
 use crate::why::enders::{culprit, ender, function};
 use crate::why::kinds::At;
 use crate::why::line::{Blame, Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
@@ -44,45 +45,6 @@ pub(crate) struct Found<'a> {
     pub(crate) window: Edges,
     /// Share of the time that was looked at, where that is not all.
     pub(crate) looked: Option<f64>,
-}
-
-/// A line that is being added up.
-#[derive(Default)]
-struct Draft {
-    ns: u64,
-    waits: u64,
-    lengths: Histogram,
-    whose: HashMap<u32, u64>,
-    blames: HashMap<Culprit, u64>,
-    /// Time by the number of the file or connection that it was for.
-    endpoints: HashMap<u64, u64>,
-    /// Samples by function and process.
-    functions: HashMap<(Arc<str>, u32), u64>,
-    /// Time of waits that may be for work, on stacks that do not reach their root, ns.
-    unclear_ns: u64,
-    /// Time by stack: a stack that was seen again is in the same place.
-    stacks: HashMap<[usize; 2], (u64, Stack)>,
-}
-
-/// Frames of the kernel, and of the program.
-type Stack = (Arc<[Frame]>, Arc<[Frame]>);
-
-impl Draft {
-    fn add(&mut self, sample: &Sample, ns: u64) {
-        self.ns = self.ns.saturating_add(ns);
-        *self.whose.entry(sample.task.tgid).or_default() += ns;
-        let place = |frames: &Arc<[Frame]>| Arc::as_ptr(frames).cast::<Frame>() as usize;
-        let stack = || (Arc::clone(&sample.kernel), Arc::clone(&sample.user));
-        let key = [place(&sample.kernel), place(&sample.user)];
-        let sum = self.stacks.entry(key).or_insert_with(|| (0, stack()));
-        sum.0 += ns;
-    }
-
-    /// The stack with most of it.
-    fn stack(&self) -> Stack {
-        let most = self.stacks.values().max_by_key(|(ns, _)| *ns);
-        most.map(|(_, stack)| stack.clone()).unwrap_or_default()
-    }
 }
 
 /// All lines of an account.
@@ -253,6 +215,11 @@ impl Drafts {
                 let may_be_for_work = lock.as_ref().is_none_or(|lock| lock.is_unclear);
                 let (kind, place) = at;
                 let stack = draft.stack();
+                let homes = if kind == IDLE {
+                    draft.places()
+                } else {
+                    Vec::new()
+                };
                 let mut lengths = draft.lengths;
                 // None is longer than all together.
                 lengths.add_exact(draft.waits, draft.ns, draft.ns);
@@ -285,6 +252,7 @@ impl Drafts {
                     lock,
                     chain,
                     endpoints: endpoints(&draft.endpoints, &found.waits.details),
+                    homes,
                     users: requests.and_then(|requests| requests.behind(&blames)),
                     blamed: blames.iter().map(|blame| blame.value).sum(),
                     blames,

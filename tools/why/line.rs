@@ -113,6 +113,8 @@ pub(crate) struct Line {
     pub(crate) chain: Option<Chain>,
     /// Files and connections that it waits for, and time, ns; the most first.
     pub(crate) endpoints: Vec<(Endpoint, u64)>,
+    /// Functions that threads with nothing to do wait in, and time, ns; the most first.
+    pub(crate) homes: Vec<(Arc<str>, u64)>,
     /// Processes that used the disk which it waits for.
     pub(crate) users: Option<Users>,
     /// Sum of all blames that there are, in their unit.

@@ -110,6 +110,9 @@ impl Lock {
 
     /// Its holders and their doings, for a sentence.
     pub(crate) fn held(&self) -> Vec<String> {
+        if self.about.is_empty() {
+            return Vec::new();
+        }
         let about = self.about.join("; ");
         let parts: Vec<String> = about.split(", ").map(str::to_owned).collect();
         sentence(&parts, ",", WIDTH)

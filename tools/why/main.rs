@@ -15,6 +15,7 @@ mod cycles_json;
 mod cycles_text;
 mod disk_users;
 mod disks;
+mod draft;
 mod drafts;
 mod enders;
 mod endpoints;

@@ -1,5 +1,6 @@
 //! The command that looks further at the line that costs most.
 
+use host::procs;
 use profile::text::comm;
 use session::chosen;
 use session::next::{self, Step, is_plain};
@@ -8,14 +9,34 @@ use crate::offcputime::{DATABASE_LOCK, GIL, THROTTLED};
 use crate::why::account::Account;
 use crate::why::args::Args;
 use crate::why::disk_users;
-use crate::why::line::{Culprit, Line, ON_CPU, Program, RUN_QUEUE};
+use crate::why::line::{Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
 use crate::why::sentences::{IS_CULPRIT, is_at_rest};
+
+/// The kernel's function that waits for a child.
+const WAITS_FOR_CHILD: &str = "do_wait";
 
 /// A line for it; of threads at rest, for the whole machine.
 pub(crate) fn next(args: &Args, account: &Account, is_there: fn(u32) -> bool) -> String {
     let first = account.first().filter(|_| !is_at_rest(account));
     let found = first.and_then(|line| step(args, account, line, is_there));
+    let found = found.or_else(|| at_rest(args, account, is_there));
     found.unwrap_or_else(|| Step::Shortages.line(""))
+}
+
+/// Threads that were asked for may wait for what never comes; one that waits for its child may wait for what that waits for.
+fn at_rest(args: &Args, account: &Account, is_there: fn(u32) -> bool) -> Option<String> {
+    let is_choice = !args.targets.are_all() && !account.is_of_nobody() && is_at_rest(account);
+    let target = is_choice.then(|| chosen::options(&args.targets, is_there))??;
+    let idle = account.lines.iter().find(|line| line.kind == IDLE)?;
+    let (kernel, _) = &idle.stack;
+    let waits_for_child = kernel.iter().any(|frame| &*frame.name == WAITS_FOR_CHILD);
+    if let [parent] = args.targets.pids[..]
+        && waits_for_child
+        && let [child] = procs::children(parent)[..]
+    {
+        return Some(Step::Why.line_for(&format!("-p {child}"), "its child, which it waits for"));
+    }
+    Some(Step::Homes.line(&target))
 }
 
 fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) -> Option<String> {
@@ -114,4 +135,51 @@ fn target(args: &Args, line: &Line, is_there: fn(u32) -> bool) -> Option<String>
     }
     // Others of its name may come where a process has ended.
     of_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::biolatency::Phase;
+    use crate::why::tests::{account, args, line, program};
+
+    fn command(account: &Account) -> String {
+        let line = next(&args("why -p 7"), account, |pid| pid != 0);
+        let line = line.strip_prefix("next: ").expect("a command");
+        line.split("   #").next().expect("its end").to_owned()
+    }
+
+    #[test]
+    fn the_next_command_looks_at_the_line_or_at_its_culprit() {
+        let other = [(program("cc1", 9), 60)];
+        let own = [(program("app", 7), 60)];
+        let nobody = [(Culprit::Nobody, 60)];
+        let [device, queue] =
+            [Phase::Device, Phase::Queued].map(|phase| [(Culprit::Disk("vda".into(), phase), 60)]);
+        for (kind, blames, expected) in [
+            (ON_CPU, &other[..], "profile -p 7 30 -o cpu.html"),
+            (RUN_QUEUE, &other, "profile -p 9 10"),
+            (RUN_QUEUE, &own, "runqlat -p 7 5 1"),
+            ("futex", &other, "lockstat -p 7 10"),
+            ("futex", &nobody, "lockstat --now -p 7"),
+            ("semaphore", &nobody, "lockstat -p 7 10"),
+            ("gil", &other, "profile -p 7 10"),
+            ("block-io", &other, "biolatency -P 5 1"),
+            ("block-io", &device, "biolatency -d vda -P 5 1"),
+            ("block-io", &queue, "biolatency -d vda --phases 5 1"),
+            ("page-fault", &other, "profile -e major-faults -p 7 10"),
+            ("pipe", &other, "why -p 9 10"),
+            ("pipe", &own, "offcputime -p 7 10"),
+        ] {
+            assert_eq!(
+                command(&account(vec![line(kind, 500, blames)])),
+                expected,
+                "{kind}"
+            );
+        }
+        assert_eq!(
+            command(&account(vec![line("pipe", 1, &other)])),
+            "offcputime --idle show -p 7 10"
+        );
+    }
 }

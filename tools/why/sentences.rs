@@ -1,5 +1,7 @@
 //! The answer in sentences: what costs most, and who causes it. Each is read off one line of the account.
 
+use std::sync::Arc;
+
 use profile::statistics;
 use profile::text::{WIDTH, comm, round_percent, sentence};
 use profile::units;
@@ -19,6 +21,8 @@ pub(crate) const STANDS_OUT: f64 = 0.1;
 pub(crate) const IS_CULPRIT: f64 = 0.2;
 /// Time looked at from which figures are more than a guess, ns: a thread has done one thing or another by then.
 const FEW_NS: u64 = 500_000_000;
+/// Places of threads with nothing to do that are named at most.
+const MOST_HOMES: usize = 3;
 /// Share of the threads' time, and of the window, below which they had nothing to do.
 const NOTHING: f64 = 0.01;
 
@@ -101,13 +105,29 @@ fn estimated(looked: f64, all_ns: u64) -> String {
     }
 }
 
+/// Where threads with nothing to do wait is said, for it may be that they never get what they wait for there.
 fn rest(account: &Account) -> Vec<String> {
     let busy = units::duration(account.busy_ns());
     let parts = [
         "they had next to nothing to do:".to_owned(),
         format!("{busy} is all that they ran, or waited for others"),
     ];
-    sentence(&parts, "", WIDTH)
+    let idle = account.lines.iter().find(|line| line.kind == IDLE);
+    let homes = idle.into_iter().flat_map(|idle| {
+        let all = idle.time_ns();
+        let large = move |(_, ns): &&(Arc<str>, u64)| *ns as f64 >= IS_CULPRIT * all as f64;
+        let home = move |(place, ns): &(Arc<str>, u64)| {
+            format!("{} in {}", round_percent(*ns, all), function(place))
+        };
+        idle.homes.iter().filter(large).take(MOST_HOMES).map(home)
+    });
+    let begin = "they seem to wait for work:".to_owned();
+    let homes: Vec<String> = [begin].into_iter().chain(homes).collect();
+    let mut lines = sentence(&parts, "", WIDTH);
+    if homes.len() > 1 {
+        lines.extend(sentence(&homes, "", WIDTH));
+    }
+    lines
 }
 
 /// The first sentence: the line, its share of what is neither idleness nor sleep, its time.

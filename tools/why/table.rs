@@ -64,6 +64,8 @@ pub(super) fn cells(
     words: &str,
 ) -> [String; 6] {
     let share = 100.0 * ns as f64 / account.lifetime_ns.max(1) as f64;
+    // No share is less than nothing by less than is shown.
+    let share = (10.0 * share).round() / 10.0 + 0.0;
     let sign = if ns < 0 { "-" } else { "" };
     let (count, mean) = match waits {
         // Waits that were seen are not all that there were.

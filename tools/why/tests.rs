@@ -12,14 +12,13 @@ use super::line::{Blame, Culprit, IDLE, LOST, Line, ON_CPU, RESIDUAL, RUN_QUEUE}
 
 use super::lock::Lock;
 use super::{json, next, sentences, table};
-use crate::biolatency::Phase;
 use crate::lockstat::example_row;
 use crate::narrow::{MANY, PATHS, assert_narrow};
 use crate::offcputime::{SLEEP, THROTTLED};
 
 pub(super) const MS: u64 = 1_000_000;
 
-fn args(line: &str) -> Args {
+pub(super) fn args(line: &str) -> Args {
     Args::from_command_line(&line.split(' ').map(Into::into).collect::<Vec<_>>()).expect("options")
 }
 
@@ -88,12 +87,6 @@ fn table(account: &Account) -> String {
 
 fn of_function(name: &str) -> Culprit {
     Culprit::Function(name.into(), "app".into())
-}
-
-fn command(account: &Account) -> String {
-    let line = next::next(&args("why -p 7"), account, |pid| pid != 0);
-    let line = line.strip_prefix("next: ").expect("a command");
-    line.split("   #").next().expect("its end").to_owned()
 }
 
 #[test]
@@ -174,37 +167,17 @@ fn where_nobody_was_there_nobody_had_next_to_nothing_to_do() {
 }
 
 #[test]
-fn the_next_command_looks_at_the_line_or_at_its_culprit() {
-    let other = [(program("cc1", 9), 60)];
-    let own = [(program("app", 7), 60)];
-    let nobody = [(Culprit::Nobody, 60)];
-    let [device, queue] =
-        [Phase::Device, Phase::Queued].map(|phase| [(Culprit::Disk("vda".into(), phase), 60)]);
-    for (kind, blames, expected) in [
-        (ON_CPU, &other[..], "profile -p 7 30 -o cpu.html"),
-        (RUN_QUEUE, &other, "profile -p 9 10"),
-        (RUN_QUEUE, &own, "runqlat -p 7 5 1"),
-        ("futex", &other, "lockstat -p 7 10"),
-        ("futex", &nobody, "lockstat --now -p 7"),
-        ("semaphore", &nobody, "lockstat -p 7 10"),
-        ("gil", &other, "profile -p 7 10"),
-        ("block-io", &other, "biolatency -P 5 1"),
-        ("block-io", &device, "biolatency -d vda -P 5 1"),
-        ("block-io", &queue, "biolatency -d vda --phases 5 1"),
-        ("page-fault", &other, "profile -e major-faults -p 7 10"),
-        ("pipe", &other, "why -p 9 10"),
-        ("pipe", &own, "offcputime -p 7 10"),
-    ] {
-        assert_eq!(
-            command(&account(vec![line(kind, 500, blames)])),
-            expected,
-            "{kind}"
-        );
-    }
-    assert_eq!(
-        command(&account(vec![line("pipe", 1, &other)])),
-        "pressure 5 1"
-    );
+fn where_threads_at_rest_wait_is_told() {
+    let mut idle = line("idle", 900, &[]);
+    idle.homes = [("pool.get", 600), ("serve", 250), ("log", 50)]
+        .map(|(place, ms)| (place.into(), ms * MS))
+        .into();
+    let account = account(vec![idle]);
+    let text = said(&account);
+    let end = "they seem to wait for work: 67% in pool.get 28% in serve";
+    assert!(text.ends_with(end), "{text}");
+    let next = next::next(&args("why 10"), &account, |_| true);
+    assert!(next.contains("pressure 5 1"), "{next}");
 }
 
 #[test]

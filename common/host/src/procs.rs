@@ -16,6 +16,15 @@ pub fn parent(tgid: u32) -> Option<u32> {
     u32::try_from(stat(tgid, PARENT)?).ok()
 }
 
+/// Processes that the first thread of one has started, those among them that have ended and are not waited for yet; none where the
+/// kernel does not list them (`CONFIG_PROC_CHILDREN`).
+pub fn children(tgid: u32) -> Vec<u32> {
+    let list = fs::read_to_string(format!("/proc/{tgid}/task/{tgid}/children"));
+    let list = list.unwrap_or_default();
+    let children = list.split_whitespace();
+    children.filter_map(|tgid| tgid.parse().ok()).collect()
+}
+
 /// Beginning of a process, in ticks of 10 ms since boot; `None`: it is gone.
 pub fn start_ticks(tgid: u32) -> Option<u64> {
     stat(tgid, START)

@@ -24,6 +24,8 @@ pub enum Step {
     BlockIo,
     /// Places where threads wait.
     Waits,
+    /// Places where threads wait, those with nothing to do too.
+    Homes,
     /// Threads that end others' waits.
     Wakers,
     /// Places where threads wait in state D.
@@ -54,7 +56,7 @@ pub enum Step {
 
 impl Step {
     /// Every one.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::CpuTime,
         Self::CpuPicture,
         Self::KernelTime,
@@ -62,6 +64,7 @@ impl Step {
         Self::MajorFaults,
         Self::BlockIo,
         Self::Waits,
+        Self::Homes,
         Self::Wakers,
         Self::WaitsInStateD,
         Self::RunQueue,
@@ -96,6 +99,10 @@ impl Step {
                 "what does I/O",
             ),
             Self::Waits => ("offcputime TARGET 10", "where it waits"),
+            Self::Homes => (
+                "offcputime --idle show TARGET 10",
+                "where it waits with nothing to do",
+            ),
             Self::Wakers => ("offcputime --waker TARGET 10", "who ends these waits"),
             Self::WaitsInStateD => ("offcputime --state 2 TARGET 10", "where it waits"),
             Self::RunQueue => ("runqlat TARGET 5 1", "how long, and behind whom"),
