@@ -7,7 +7,6 @@ use std::sync::Arc;
 use hist::Histogram;
 use host::clock::Edges;
 use host::task::comm_of;
-use profile::frame::Frame;
 use profile::model::{Profile, Sample, StackEnd, Task};
 use profile::rank::Rank;
 use profile::reasons;

@@ -141,13 +141,7 @@ fn target(args: &Args, line: &Line, is_there: fn(u32) -> bool) -> Option<String>
 mod tests {
     use super::*;
     use crate::biolatency::Phase;
-    use crate::why::tests::{account, args, line, program};
-
-    fn command(account: &Account) -> String {
-        let line = next(&args("why -p 7"), account, |pid| pid != 0);
-        let line = line.strip_prefix("next: ").expect("a command");
-        line.split("   #").next().expect("its end").to_owned()
-    }
+    use crate::why::tests::{account, command, line, program};
 
     #[test]
     fn the_next_command_looks_at_the_line_or_at_its_culprit() {

@@ -89,6 +89,13 @@ fn of_function(name: &str) -> Culprit {
     Culprit::Function(name.into(), "app".into())
 }
 
+/// The command that a report ends with.
+pub(super) fn command(account: &Account) -> String {
+    let line = next::next(&args("why -p 7"), account, |pid| pid != 0);
+    let line = line.strip_prefix("next: ").expect("a command");
+    line.split("   #").next().expect("its end").to_owned()
+}
+
 #[test]
 fn the_largest_line_and_its_culprit_are_said() {
     let put = [(program("keeper", 9), 60), (Culprit::Interrupt, 40)];
