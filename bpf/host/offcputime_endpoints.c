@@ -155,7 +155,7 @@ bool host_is_connected(const struct host_end *end)
 }
 
 struct host_told {
-	/* What it polls: while it is current, later, as long as nobody has told more, and then. */
+	/* Its poll: while it is current, later, as long as nobody has told more, and then. */
 	__u64 polled;
 	__u64 polled_untold;
 	__u64 polled_told;

@@ -15,7 +15,7 @@
 #define POLL_OUTPUT 4
 /* Descriptors in a word of an fd_set. */
 #define WORD_BITS 64
-/* Of more than so many descriptors none is looked at: an event loop's. */
+/* More descriptors are an event loop's, and none is looked at. */
 #define MOST_POLLED 4
 
 static __always_inline bool is_poll(__u64 number)
@@ -36,7 +36,7 @@ static __always_inline bool is_select(__u64 number)
 	return number == SYSCALL_PSELECT6;
 }
 
-/* Whoever waits for nothing and for ever waits for a signal. */
+/* A thread that waits for nothing and for ever waits for a signal. */
 static __always_inline __u32 polls_nothing(__u64 number, const struct call_arguments *from)
 {
 	__u64 timeout = is_select(number) ? from->args[4] : from->args[2];
@@ -78,7 +78,7 @@ static __always_inline __u32 sets_by_arguments(__u64 number, const struct call_a
 	return 0;
 }
 
-/* What a call polls: 1 + the descriptor that it is for, with POLLS_OUTPUT; POLLS_PEERS; POLLS_OTHER; POLLS_NOTHING; 0: it does not
+/* A call's poll: 1 + the descriptor that it is for, with POLLS_OUTPUT; POLLS_PEERS; POLLS_OTHER; POLLS_NOTHING; 0: it does not
  * poll, or that is not known. Where `memory` has an address, its words tell.
  */
 static __always_inline __u32 polled_by_arguments(__u64 number, const struct call_arguments *from, struct poll_memory *memory)
@@ -162,8 +162,8 @@ __noinline __u32 polled_kind(__u64 files, __u32 fd, __u32 for_output)
 	return is_other_end(files, fd + 1, file) || (fd && is_other_end(files, fd - 1, file)) ? POLLED_WAKEUP : POLLED_WORK;
 }
 
-/* Of several, which are looked at if `among`, the peer counts that an answer is due from, where there is nothing else beside it but what
- * wakes a thread up.
+/* The peer that an answer is due from counts among several, which are looked at if `among`, where there is nothing else beside it but
+ * what wakes a thread up.
  */
 static __always_inline __u32 polled_in_array(struct task_struct *task, __u32 nothing, const __u64 words[MOST_POLLED], bool among)
 {
@@ -197,7 +197,7 @@ static __always_inline __u32 polled_in_array(struct task_struct *task, __u32 not
 	return peer ?: POLLS_OTHER;
 }
 
-/* What polled_by_arguments() wants to know, by the words. Those that it did not ask for are of no descriptor. */
+/* The answer that polled_by_arguments() leaves to the words. Those that it did not ask for are of no descriptor. */
 static __always_inline __u32 polled_by_words(struct task_struct *task, __u64 number, const struct call_arguments *from,
 					     const __u64 words[MOST_POLLED], bool among)
 {
@@ -213,7 +213,7 @@ static __always_inline __u32 polled_by_words(struct task_struct *task, __u64 num
 	return polled_in_array(task, polls_nothing(number, from), array, among);
 }
 
-/* What the task that is current polls. */
+/* The poll of the task that is current. */
 static __always_inline __u32 polled_in_call(struct task_struct *task, __u64 number, const struct call_arguments *from, bool among)
 {
 	struct poll_memory memory;

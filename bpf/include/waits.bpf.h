@@ -285,7 +285,7 @@ static __always_inline __u8 waited_on(struct task_struct *task, __u32 fd, bool p
 	return polls && !is_connected(file) ? FILE_OTHER : type;
 }
 
-/* Whoever polls for output waits for the other end to take it, whoever that is. */
+/* A thread that polls for output waits for the other end to take it, whoever that is. */
 static __always_inline __u8 output_type(struct task_struct *task, __u32 fd)
 {
 	struct file *file = open_file(task, fd);

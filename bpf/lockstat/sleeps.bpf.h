@@ -81,7 +81,7 @@ static __always_inline void close_unended(struct sleep *sleep, struct task_struc
 {
 	if (sleep->phase == FUTEX_IDLE)
 		return;
-	/* What was before the window is of no account. */
+	/* Losses before the window are of no account. */
 	if (window_start_ns && !is_idle(sleep)) {
 		__sync_fetch_and_add(&sleep_losses.unended, 1);
 		if (sleep->phase == FUTEX_RUNNABLE) {

@@ -33,7 +33,7 @@ struct open_phase {
 	__u64 lr;
 	/* Address that the thread's own data lies around; 0: it is not known. */
 	__u64 thread_pointer;
-	/* Where its memory tells what it polls; 0: that is known. And 1 + its switches. */
+	/* The place where its memory tells what it polls; 0: that is known. And 1 + its switches. */
 	struct poll_memory poll;
 	__u64 since;
 	__u32 tgid;
@@ -170,7 +170,7 @@ static __always_inline void describe_open_wait(struct open_phase *open, struct m
 	}
 }
 
-/* What it polls was not seen when it left its CPU: user space is to look. */
+/* User space is to look what it polls, where that was not seen when it left its CPU. */
 static __always_inline void describe_poll(struct open_phase *open, struct member *member, struct task_struct *task)
 {
 	open->since = 1 + switches_of(task);

@@ -38,7 +38,7 @@ static __always_inline bool poll_of(struct task_struct *task, __u64 *number, str
 	return true;
 }
 
-/* Of a task that is current. Not inlined: programs look at polls in several places. */
+/* The poll of a task that is current. Not inlined: programs look at polls in several places. */
 static __noinline __u32 polled_now(struct task_struct *task)
 {
 	struct call_arguments from;
@@ -47,7 +47,7 @@ static __noinline __u32 polled_now(struct task_struct *task)
 	return poll_of(task, &number, &from) ? polled_in_call(task, number, &from, true) : 0;
 }
 
-/* Of any task that has left its CPU, by what user space has read. */
+/* The poll of any task that has left its CPU, by what user space has read. */
 static __noinline __u32 polled_then(struct task_struct *task)
 {
 	__u32 tid = tid_of(targets.pid_namespace, task), polled;

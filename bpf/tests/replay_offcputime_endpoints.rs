@@ -82,7 +82,7 @@ enum Polling {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 struct Told {
-    /// What it polls: while it is current, later, as long as nobody has told more, and then.
+    /// Its poll: while it is current, later, as long as nobody has told more, and then.
     polled: u64,
     polled_untold: u64,
     polled_told: u64,
@@ -269,7 +269,7 @@ fn a_wait_is_for_what_its_descriptor_is_of() {
     assert_eq!(host.ask::<u64>("host_full", ()), 0);
 }
 
-/// Of Unix sockets streams alone, and those whose other end has a name: it was asked for.
+/// Unix sockets are so only as streams whose other end has a name: it was asked for.
 #[test]
 fn a_stream_with_another_end_is_connected() {
     let (host, mut rng) = (load(), Rng::with_seed(2));

@@ -52,13 +52,13 @@ __attribute__((noinline)) static void *ask_by_select(void *unused)
 
 	FD_ZERO(&one);
 	FD_SET(asked, &one);
-	/* As Perl does: of as many as there is memory for. */
+	/* Perl asks for as many as there is memory for. */
 	select(64, &one, NULL, NULL, NULL);
 	WITH_FRAME;
 	return unused;
 }
 
-/* As libcurl does: another thread may wake it up. */
+/* Another thread may wake it up, as libcurl's. */
 __attribute__((noinline)) static void *ask_and_heed(void *unused)
 {
 	struct pollfd both[2] = { { .fd = asked, .events = POLLIN }, { .fd = eventfd(0, 0), .events = POLLIN } };
@@ -134,9 +134,8 @@ int main(void)
 fn whoever_waits_for_a_hung_child_is_led_to_it() {
     let _machine = Machine::alone();
     // The child reads what never comes.
-    let script = "exec 3<&0; cat <&3 & echo $!; wait";
     let mut shell = Command::new("sh")
-        .args(["-c", script])
+        .args(["-c", "sh -c 'echo $$; exec cat'; true"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

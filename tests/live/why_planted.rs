@@ -250,7 +250,7 @@ fn a_slow_peer_is_named_beside_page_faults_of_a_group_short_of_memory() {
     workload.finish();
     assert_common(&report, &told);
     let faults = kind_ns(&report, "page-fault");
-    // What a disk's interrupts take from its CPU is a wait by the thread's clock, and none by the scheduler's.
+    // A disk's interrupts take time from its CPU that is a wait by the thread's clock, and none by the scheduler's.
     let (waited, taken) = (number(&told, "fault_ns"), number(&told, "taken_ns"));
     assert_share(
         &report,

@@ -13,7 +13,7 @@ use crate::why::line::{Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
 use crate::why::sentences::{IS_CULPRIT, is_at_rest};
 
 /// The kernel's function that waits for a child.
-const WAITS_FOR_CHILD: &str = "do_wait";
+const FOR_CHILD: &str = "do_wait";
 
 /// A line for it; of threads at rest, for the whole machine.
 pub(crate) fn next(args: &Args, account: &Account, is_there: fn(u32) -> bool) -> String {
@@ -29,7 +29,7 @@ fn at_rest(args: &Args, account: &Account, is_there: fn(u32) -> bool) -> Option<
     let target = is_choice.then(|| chosen::options(&args.targets, is_there))??;
     let idle = account.lines.iter().find(|line| line.kind == IDLE)?;
     let (kernel, _) = &idle.stack;
-    let waits_for_child = kernel.iter().any(|frame| &*frame.name == WAITS_FOR_CHILD);
+    let waits_for_child = kernel.iter().any(|frame| &*frame.name == FOR_CHILD);
     if let [parent] = args.targets.pids[..]
         && waits_for_child
         && let [child] = procs::children(parent)[..]

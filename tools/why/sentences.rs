@@ -105,7 +105,7 @@ fn estimated(looked: f64, all_ns: u64) -> String {
     }
 }
 
-/// Where threads with nothing to do wait is said, for it may be that they never get what they wait for there.
+/// The places where threads with nothing to do wait are said, for it may be that they never get what they wait for there.
 fn rest(account: &Account) -> Vec<String> {
     let busy = units::duration(account.busy_ns());
     let parts = [

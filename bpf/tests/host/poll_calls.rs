@@ -33,7 +33,7 @@ pub(crate) struct Call {
     array: [Polled; MOST_POLLED + 1],
     set: u64,
     pub(crate) arguments: [u64; 5],
-    /// As `polled_by_arguments` has it.
+    /// Its poll, as `polled_by_arguments` has it.
     pub(crate) polled: u64,
     pub(crate) is_told_by_memory: bool,
 }
