@@ -50,10 +50,10 @@ static __noinline __u32 polled_now(struct task_struct *task)
 /* The poll of any task that has left its CPU, by what user space has read. */
 static __noinline __u32 polled_then(struct task_struct *task)
 {
-	__u32 tid = tid_of(targets.pid_namespace, task), polled;
 	struct call_arguments from;
 	struct polled_words *told;
 	struct poll_memory memory;
+	__u32 tid, polled;
 	__u64 number;
 
 	if (!poll_of(task, &number, &from))
@@ -61,6 +61,7 @@ static __noinline __u32 polled_then(struct task_struct *task)
 	polled = polled_by_arguments(number, &from, &memory);
 	if (!memory.address)
 		return polled;
+	tid = tid_of(targets.pid_namespace, task);
 	told = bpf_map_lookup_elem(&polled_before, &tid);
 	return told && told->since == 1 + switches_of(task) ? polled_by_words(task, number, &from, told->words, true) : 0;
 }
