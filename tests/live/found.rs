@@ -63,3 +63,12 @@ pub(crate) fn folded_sum<'a>(lines: impl IntoIterator<Item = &'a str>) -> u64 {
     let values = lines.into_iter().map(value);
     values.map(|value| value.expect("a number")).sum()
 }
+
+/// Ends of waits that the machine's sandbox hides, at which a wait may not be counted. Nothing else is lost.
+pub(crate) fn unended(report: &Value) -> u64 {
+    let losses = report["losses"].as_object().expect("an object");
+    for (name, count) in losses.iter().filter(|(name, _)| *name != "sleep_unended") {
+        assert_eq!(count, 0, "{name}");
+    }
+    number(report, "losses.sleep_unended")
+}

@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::process::{Command, Stdio};
 
 use crate::c_program::run;
+use crate::found::unended;
 use crate::kernel::until;
 use crate::prelude::*;
 
@@ -14,15 +15,6 @@ const MIXED: &str = include_str!("../../workloads/locks/mixed.c");
 
 /// The program's own token.
 const RULE: &str = "take_token - jobserver contention\n";
-
-/// Ends of waits that the machine's sandbox hides, at which a wait may not be counted. Nothing else is lost.
-fn unended(report: &Value) -> u64 {
-    let losses = report["losses"].as_object().expect("an object");
-    for (name, count) in losses.iter().filter(|(name, _)| *name != "sleep_unended") {
-        assert_eq!(count, 0, "{name}");
-    }
-    number(report, "losses.sleep_unended")
-}
 
 /// One row: waits, their time by the waiter's clock, and who made it wait; with this many ends unseen in all.
 fn assert_row(lock: &Value, played: &Value, unended: u64) {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::found::unended;
 use crate::prelude::*;
 
 /// Two jobs at a time, and a make of its own for each directory: `slow` has one token until `quick` has begun its first job, which
@@ -18,11 +19,13 @@ const ALONE: &str = "all: 1 2 3\n1 2 3:\n\tuntil grep -q '^State:.S' /proc/$$PPI
 
 /// The report of lockstat about make, two jobs at a time, and of those that it starts. Others run makes, too.
 fn made(dir: &Path) -> Value {
-    let mut lockstat = Tool::command("lockstat", "-U -j --strict -- make -s -j2 -C");
+    let mut lockstat = Tool::command("lockstat", "-U -j -- make -s -j2 -C");
     // That of whoever runs the tests has a job server, too.
     lockstat.env_remove("MAKEFLAGS").env_remove("MFLAGS");
     lockstat.arg(dir);
-    Tool::spawn("lockstat", lockstat).finish().ok().report()
+    let report = Tool::spawn("lockstat", lockstat).finish().ok().report();
+    unended(&report);
+    report
 }
 
 #[test]
