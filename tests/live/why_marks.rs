@@ -79,8 +79,9 @@ fn assert_each_told(report: &Value, [returned, left]: [u64; 2]) {
     assert_within("hidden", broken, ..=returned / 100, cycles);
 }
 
-/// One home, of pieces as long as the calls; the longest slept for as long as they did.
-fn assert_told(report: &Value, place: &str, calls: &[Value]) {
+/// One home, of pieces as long as the calls; the longest slept for as long as they did, and those with a nap for so
+/// much of it, ns: an emulated CPU takes as long as it likes on the way into one.
+fn assert_told(report: &Value, place: &str, calls: &[Value], least_asleep: u64) {
     let cycles = &report["cycles"];
     let [home] = list(cycles, "homes") else {
         panic!("one home: {cycles:#}")
@@ -105,7 +106,7 @@ fn assert_told(report: &Value, place: &str, calls: &[Value]) {
         let asleep = sum(lines.filter(|line| line["kind"] == "sleep"), "ns");
         // It was made runnable when its clock rang; what it waited for a CPU then is in the nap by its own clock.
         let nap_ns = number(call, "nap_ns");
-        assert_within("asleep, ns", asleep, nap_ns.min(3_000_000)..=nap_ns, one);
+        assert_within("asleep, ns", asleep, nap_ns.min(least_asleep)..=nap_ns, one);
     }
 }
 
@@ -130,6 +131,7 @@ fn calls_are_pieces_of_work_but_those_that_never_return() {
         &report,
         "handle to its return",
         &calls_in(&report, returned),
+        0,
     );
     assert_each_told(&report, [993, 10]);
 }
@@ -144,7 +146,8 @@ fn two_functions_tell_where_work_begins_and_ends() {
     let (report, results) = traced("why", &options, program.started(""));
     assert_eq!(results.len(), 1003);
     let calls = calls_in(&report, results);
-    assert_told(&report, "begin to the return of finish", &calls);
+    // A nap takes 3.5 ms and more.
+    assert_told(&report, "begin to the return of finish", &calls, 3_000_000);
     assert_each_told(&report, [1003, 0]);
 }
 
