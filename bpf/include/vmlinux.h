@@ -175,6 +175,7 @@ struct file {
 };
 
 #include "vmlinux_sockets.h"
+#include "vmlinux_epoll.h"
 
 struct fdtable {
 	unsigned int max_fds;

@@ -20,6 +20,7 @@ struct sock {
 	u32 sk_max_ack_backlog;
 	u16 sk_type;
 	u16 sk_protocol;
+	struct pid *sk_peer_pid;
 };
 
 struct inet_sock {
@@ -36,6 +37,10 @@ struct inet_connection_sock {
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	u32 lsndtime;
+	u32 write_seq;
+	u64 first_tx_mstamp;
+	u64 bytes_sent;
+	u64 bytes_received;
 };
 
 struct socket {

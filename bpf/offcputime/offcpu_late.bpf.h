@@ -29,7 +29,7 @@ static __always_inline void runs_on(struct task_struct *task)
 	member->ran_after_ns = window_end_ns;
 	member->was_told = is_told(member, task);
 	member->was_new = !switches_of(task);
-	member->late_call = call_of(member, task);
+	member->late_call = call_of(member, task, true);
 }
 
 /* The target behind a task; NULL if it was none in the window. */

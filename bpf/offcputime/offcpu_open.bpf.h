@@ -90,7 +90,7 @@ static __always_inline void describe_wait(struct open_phase *open, struct member
 	open->waker = member->waker;
 	open->wait_flags = member->wait_flags;
 	open->number = member->waits;
-	open->call = call_of(member, task);
+	open->call = call_of(member, task, false);
 }
 
 /* The place at which the walk of the user stack begins. */

@@ -74,6 +74,7 @@ struct member {
 #include "members.bpf.h"
 #include "offcpu_config.bpf.h"
 #include "offcpu_endpoints.bpf.h"
+#include "offcpu_epolls.bpf.h"
 #include "offcpu_polls.bpf.h"
 
 /* Where the targets' time inside the window went, whether reported or filtered. */
@@ -192,25 +193,30 @@ static __always_inline bool has_kept_stack(const struct member *member, struct t
 	return member->walked == 1 + switches_of(task);
 }
 
-/* The poll that the task is in, or comes from. */
-static __always_inline __u32 polled_of(const struct member *member, struct task_struct *task)
+/* The poll that the task is in, or comes from: then it `is_over`. */
+static __always_inline __u32 polled_of(const struct member *member, struct task_struct *task, bool is_over)
 {
+	__u32 polled;
+
 	if (member->wait_flags & WAIT_RUNNABLE)
 		return 0;
 	if (member->polled_by == 1 + switches_of(task))
-		return member->polled;
-	return task == current_task() ? polled_now(task) : polled_then(task);
+		polled = member->polled;
+	else
+		polled = task == current_task() ? polled_now(task) : polled_then(task);
+	/* It may sleep for the lock of what it epolls. */
+	return polled || member->wait_flags & WAIT_KERNEL_LOCK ? polled : epolled_by(task, member->off_ns, is_over);
 }
 
-/* The system call that the task waits in, or comes from. */
-static __always_inline struct wait_call call_of(const struct member *member, struct task_struct *task)
+/* The system call that the task waits in, or comes from: then the wait `is_over`. */
+static __always_inline struct wait_call call_of(const struct member *member, struct task_struct *task, bool is_over)
 {
 	struct wait_call call = { .syscall = NO_SYSCALL };
 	__u32 polled;
 
 	if (member->wait_flags & WAIT_KERNEL_THREAD)
 		return call;
-	polled = polled_of(member, task);
+	polled = polled_of(member, task, is_over);
 	call = native_call_of(task, polled);
 	if (config.details && !(member->wait_flags & WAIT_RUNNABLE))
 		call.endpoint = endpoint_of(task, &call, polled, member->wait_flags & WAIT_BLOCK_IO);

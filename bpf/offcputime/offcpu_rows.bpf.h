@@ -61,7 +61,7 @@ static __always_inline void report(struct member *member, struct task_struct *ta
 		.user_stack = user,
 		.wait_flags = member->wait_flags,
 		.is_open = member->is_open,
-		.call = call_of(member, task),
+		.call = call_of(member, task, true),
 	};
 
 	if (config.wakers && !(member->wait_flags & WAIT_RUNNABLE))

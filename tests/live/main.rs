@@ -78,6 +78,7 @@ mod trio;
 mod why;
 mod why_chosen;
 mod why_cycles;
+mod why_epolls;
 mod why_hung;
 mod why_locks;
 mod why_marks;

@@ -8,13 +8,14 @@ use serde_json::json;
 use crate::kernel::{states, until};
 use crate::prelude::*;
 
-/// Two threads wait for each other's mutex, three for an answer that their one peer owes them, one for its client, and one sleeps. The peer
+/// Two threads wait for each other's mutex, four for an answer that their one peer owes them, one for its client, and one sleeps. The peer
 /// is a process of its own.
 const HUNG: &str = r#"
 #include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -68,6 +69,18 @@ __attribute__((noinline)) static void *ask_and_heed(void *unused)
 	return unused;
 }
 
+__attribute__((noinline)) static void *ask_by_epoll(void *unused)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int loop = epoll_create1(0);
+
+	epoll_ctl(loop, EPOLL_CTL_ADD, asked, &event);
+	epoll_ctl(loop, EPOLL_CTL_ADD, eventfd(0, 0), &event);
+	epoll_wait(loop, &event, 1, -1);
+	WITH_FRAME;
+	return unused;
+}
+
 __attribute__((noinline)) static void *serve(void *unused)
 {
 	struct pollfd one = { .fd = served, .events = POLLIN };
@@ -92,7 +105,7 @@ static void *leave(void *unused)
 
 int main(void)
 {
-	void *(*all[])(void *) = { refund, ask_by_poll, ask_by_select, ask_and_heed, serve, doze, leave };
+	void *(*all[])(void *) = { refund, ask_by_poll, ask_by_epoll, ask_by_select, ask_and_heed, serve, doze, leave };
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	int listener = socket(AF_INET, SOCK_STREAM, 0), peer = socket(AF_INET, SOCK_STREAM, 0);
 	socklen_t length = sizeof(at);
@@ -178,7 +191,7 @@ fn what_a_program_hangs_on_is_named_though_it_began_before() {
     let pid = workload.pid();
     workload.go();
     let told = workload.results();
-    until("all sleep", || states(pid) == ['S'; 8]);
+    until("all sleep", || states(pid) == ['S'; 9]);
     let report = Tool::run("why", format!("-j -p {pid} 0.5")).report();
     workload.finish();
     let peer = json!(format!("127.0.0.1:{}", number(&told[0], "peer")));
@@ -186,6 +199,7 @@ fn what_a_program_hangs_on_is_named_though_it_began_before() {
         ["accounts", "journal"].map(|lock| json!(format!("mutex hung.bss: {lock}")));
     let expected = [
         ("ask_and_heed", "poll", peer.clone()),
+        ("ask_by_epoll", "epoll", peer.clone()),
         ("ask_by_poll", "poll", peer.clone()),
         ("ask_by_select", "poll", peer),
         ("doze", "sleep", Value::Null),

@@ -2,8 +2,8 @@
 //!
 //! A thread waits for work at its home: where it comes back to between all else that it does, which is where it has the fewest
 //! frames, those of libraries not counted. A wait there is idle if its kind may be (epoll, poll, accept, a client's next
-//! request, a read of an eventfd or its like, a condition variable, a child, a parked kernel thread; no poll of the one connection that
-//! its thread asked for; a read from a pipe, if its thread comes back to it from other waits, all of them deeper: else it may be for an
+//! request, a read of an eventfd or its like, a condition variable, a child, a parked kernel thread; no poll or epoll for a peer that
+//! its thread has asked; a read from a pipe, if its thread comes back to it from other waits, all of them deeper: else it may be for an
 //! answer). So is one for the next request of a client
 //! that its thread serves until the client leaves, and one at which its
 //! thread spends nine tenths of its time off the CPU, as threads of Go park in several places. It is not below another wait

@@ -52,6 +52,14 @@ fn an_event_loop_is_idle_at_home_and_busy_with_its_database() {
 }
 
 #[test]
+fn an_event_loop_is_not_idle_where_its_database_answers() {
+    let mut asked = row(1, libc::SYS_epoll_pwait, 3, 18 * MS, 5);
+    asked.wait.file_type = file_type::SOCKET;
+    let rows = [row(1, libc::SYS_epoll_pwait, 3, 71 * MS, 5), asked];
+    assert_eq!(marked(&rows), [true, false]);
+}
+
+#[test]
 fn a_thread_that_serves_a_client_is_not_idle_in_its_database() {
     // It reads its client's requests at the outermost frames.
     let rows = [

@@ -9,6 +9,7 @@
 #include "machine/calls.h"
 
 /* Compat calls are those of ARM programs. */
+#define SYSCALL_EPOLL_PWAIT 22
 #define SYSCALL_FCNTL 25
 #define SYSCALL_FLOCK 32
 #define SYSCALL_READ 63
@@ -23,6 +24,7 @@
 #define SYSCALL_EXIT_GROUP 94
 #define SYSCALL_KILL 129
 #define SYSCALL_COMPAT_EXIT_GROUP 248
+#define SYSCALL_EPOLL_PWAIT2 441
 
 /* thread_info.flags: TIF_SIGPENDING, TIF_NOTIFY_SIGNAL. */
 #define SIGNAL_FLAGS (1UL << 0 | 1UL << 6)

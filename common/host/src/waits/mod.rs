@@ -285,9 +285,10 @@ impl Wait {
         self.calls(syscalls::POLL_SEEN) && self.file_type == file_type::NOTHING
     }
 
-    /// Tells if it polls for its peer: an answer is to come, as in a read from it, or what it sends is to be taken.
+    /// Tells if it polls for its peer, by epoll, too: an answer is to come, as in a read from it, or what it sends is to be taken.
     fn polls_peer(self) -> bool {
-        self.calls(syscalls::POLL_SEEN) && self.file_type == file_type::SOCKET
+        let polls = self.calls(syscalls::POLL_SEEN) || self.calls(syscalls::EPOLL);
+        polls && self.file_type == file_type::SOCKET
     }
 
     /// Tells if it reads from a pipe. That is idle where it is a server's home, which only its thread's other waits can tell: the
@@ -339,8 +340,8 @@ impl Wait {
         } else if self.calls(syscalls::FUTEX) {
             return !self.is_for_futex_lock();
         }
-        self.calls(syscalls::POLL) && !self.polls_peer() && !self.polls_nothing()
-            || self.calls(syscalls::EPOLL)
+        let polls = self.calls(syscalls::POLL) || self.calls(syscalls::EPOLL);
+        polls && !self.polls_peer() && !self.polls_nothing()
             || self.calls(syscalls::ACCEPT)
             || self.calls(syscalls::WAIT)
             || self.calls(syscalls::VFORK)

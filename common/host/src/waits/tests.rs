@@ -189,6 +189,18 @@ fn a_terminal_is_a_device_whose_reader_may_be_idle() {
 }
 
 #[test]
+fn an_epoll_for_a_peer_is_not_idle() {
+    let for_peer = Wait {
+        file_type: file_type::SOCKET,
+        ..call(libc::SYS_epoll_pwait)
+    };
+    assert_eq!(
+        (for_peer.may_be_idle(), for_peer.reason()),
+        (false, Reason::Epoll)
+    );
+}
+
+#[test]
 fn a_contended_mutex_is_not_idle_but_a_condition_variable_may_be() {
     let mutex = Wait {
         futex_op: 0,
