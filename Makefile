@@ -14,7 +14,7 @@ endif
 
 TOOLS    := $(filter-out usekit,$(shell sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"/\1/p;}' tools/Cargo.toml tools/flame/Cargo.toml))
 RELEASE  := $(or $(CARGO_TARGET_DIR),target)/release
-SCRIPTS  := .ci/run demo/run fuzz/run $(addprefix man/,record with-postgres with-quota) $(addprefix setup/,as-root cross deps dist glibc go inferno install packages py-spy python speedscope unpacked userland) tests/run tests/truth \
+SCRIPTS  := .ci/run demo/run fuzz/run $(addprefix man/,record with-postgres with-quota) $(addprefix setup/,as-root austin cross deps dist glibc go inferno install packages py-spy python speedscope unpacked userland wheel) tests/run tests/truth \
             $(addprefix tests/kernels/,boot features fetch guest image passed programs run scenarios table)
 
 .DEFAULT_GOAL := help

@@ -146,15 +146,30 @@ fn sampled_by_us(pid: u32) -> BTreeMap<String, f64> {
     }))
 }
 
-#[test]
-#[ignore = "statistical: make truth"]
-fn shares_of_chains_are_those_that_py_spy_samples() {
+/// Functions behind files and before lines; the weight of a line is time on a CPU, us.
+fn sampled_by_austin(pid: u32) -> BTreeMap<String, f64> {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let args = format!("--sleepless --interval 10ms --exposure 8 --pid {pid} --output");
+    let mut command = Command::new(&newer("austin")[0]);
+    run(command.args(args.split(' ')).arg(file.path()));
+    let text = std::fs::read_to_string(file.path()).expect("what it wrote");
+    let lines = text.lines().filter(|line| line.starts_with('P'));
+    shares(lines.map(|line| {
+        let (frames, us) = folded(line);
+        let names = frames.iter().filter(|frame| frame.contains("shares.py:"));
+        let names = names.filter_map(|frame| frame.rsplit(':').nth(1).map(last_part));
+        (names.collect::<Vec<_>>().join(";"), us)
+    }))
+}
+
+/// The share of each chain is the program's, and that of another sampler.
+fn assert_shares(peer: &str, sampled: fn(u32) -> BTreeMap<String, f64>) {
     let _machine = Machine::alone();
     let mut command = Command::new("/usr/bin/python3");
     command.arg("-I").arg(source("shares.py"));
     let mut workload = Workload::spawn("python", command);
     workload.go();
-    let theirs = sampled_by_py_spy(workload.pid());
+    let theirs = sampled(workload.pid());
     let ours = sampled_by_us(workload.pid());
     assert!(ours.keys().eq(theirs.keys()), "{ours:#?}, {theirs:#?}");
     // Some 800 samples each: three standard errors of one, and of the difference of both, at most.
@@ -167,6 +182,23 @@ fn shares_of_chains_are_those_that_py_spy_samples() {
         assert_within(chain, off, -0.053..=0.053, "the program's share");
     }
     for ((chain, ours), theirs) in ours.iter().zip(theirs.values()) {
-        assert_within(chain, ours - theirs, -0.075..=0.075, "py-spy's share");
+        assert_within(
+            chain,
+            ours - theirs,
+            -0.075..=0.075,
+            format!("{peer}'s share"),
+        );
     }
+}
+
+#[test]
+#[ignore = "statistical: make truth"]
+fn shares_of_chains_are_those_that_py_spy_samples() {
+    assert_shares("py-spy", sampled_by_py_spy);
+}
+
+#[test]
+#[ignore = "statistical: make truth"]
+fn shares_of_chains_are_those_that_austin_samples() {
+    assert_shares("Austin", sampled_by_austin);
 }
