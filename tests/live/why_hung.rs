@@ -143,29 +143,37 @@ int main(void)
 "#;
 
 /// A script is at rest; what it waits for is its child's to tell.
-#[test]
-fn whoever_waits_for_a_hung_child_is_led_to_it() {
+fn assert_leads_to_child(script: &str) {
     let _machine = Machine::alone();
-    // The child reads what never comes.
     let mut shell = Command::new("sh")
-        .args(["-c", "sh -c 'echo $$; exec cat'; true"])
+        .args(["-c", script])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .expect("sh");
-    let output = shell.stdout.take().expect("a pipe");
+    // tail ends with its reader.
+    let mut output = BufReader::new(shell.stdout.take().expect("a pipe"));
     let mut child = String::new();
-    let read = BufReader::new(output).read_line(&mut child);
-    read.expect("a line");
-    let pid = shell.id();
+    output.read_line(&mut child).expect("a line");
+    let (pid, child) = (shell.id(), child.trim());
     until("it waits", || states(pid) == ['S']);
     let report = Tool::run("why", format!("-p {pid} 0.5")).stdout;
+    let ended = Command::new("kill").arg(child).status();
     shell.wait().expect("it ends");
-    let next = format!(
-        "why -p {} 10   # its child, which it waits for",
-        child.trim()
-    );
+    assert!(ended.expect("kill").success());
+    let next = format!("why -p {child} 10   # its child, which it waits for");
     assert!(report.contains(&next), "{report}");
+}
+
+#[test]
+fn whoever_waits_for_a_hung_child_is_led_to_it() {
+    assert_leads_to_child("sh -c 'echo $$; exec tail -f /dev/null'; true");
+}
+
+/// dash sleeps for a signal then.
+#[test]
+fn whoever_waits_for_a_child_of_before_is_led_to_it() {
+    assert_leads_to_child("sh -c 'echo $$; exec tail -f /dev/null' & wait");
 }
 
 /// The kind and place of each line of waits, and its one lock, peer or `null`.

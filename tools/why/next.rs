@@ -12,8 +12,9 @@ use crate::why::disk_users;
 use crate::why::line::{Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
 use crate::why::sentences::{IS_CULPRIT, is_at_rest};
 
-/// The kernel's function that waits for a child.
+/// The kernel's function that waits for a child, and the call by which dash's `wait` sleeps until a signal says that one has ended.
 const FOR_CHILD: &str = "do_wait";
+const FOR_SIGNAL: &str = "sigsuspend";
 
 /// A line for it; of threads at rest, for the whole machine.
 pub(crate) fn next(args: &Args, account: &Account, is_there: fn(u32) -> bool) -> String {
@@ -29,7 +30,9 @@ fn at_rest(args: &Args, account: &Account, is_there: fn(u32) -> bool) -> Option<
     let target = is_choice.then(|| chosen::options(&args.targets, is_there))??;
     let idle = account.lines.iter().find(|line| line.kind == IDLE)?;
     let (kernel, _) = &idle.stack;
-    let waits_for_child = kernel.iter().any(|frame| &*frame.name == FOR_CHILD);
+    let waits_for_child = kernel
+        .iter()
+        .any(|frame| &*frame.name == FOR_CHILD || frame.name.ends_with(FOR_SIGNAL));
     if let [parent] = args.targets.pids[..]
         && waits_for_child
         && let [child] = procs::children(parent)[..]
