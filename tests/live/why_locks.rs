@@ -1,7 +1,8 @@
-//! why against a program whose workers wait for a lock that its keeper reads from a disk with.
+//! why against programs that wait for a lock or at a barrier.
 
 use crate::disk::LoopDisk;
 use crate::prelude::*;
+use crate::why::ALL;
 
 /// Workers ask for the lock once the keeper has it, which gives it back when it has read.
 const KEEPER: &str = r#"
@@ -148,4 +149,66 @@ fn a_wait_for_a_lock_names_it_and_its_holder() {
     // The keeper reads all the time, but for what it computes and awaits from its workers.
     let own = last["own_share"].as_f64().expect("a share");
     assert_within("reading", own, 0.5..=1.0, chain);
+}
+
+/// Three threads come to a barrier at once, and one that computes first.
+const BARRIER: &str = r#"
+#include <pthread.h>
+
+#define QUICK 3
+#define ROUNDS 40
+
+static pthread_barrier_t all_here;
+
+__attribute__((noinline)) static void meet(void)
+{
+	pthread_barrier_wait(&all_here);
+	WITH_FRAME;
+}
+
+static void *keep_up(void *unused)
+{
+	for (int round = 0; round < ROUNDS; round++)
+		meet();
+	return unused;
+}
+
+static void *lag(void *unused)
+{
+	prctl(PR_SET_NAME, "laggard");
+	say("{\"tid\": %ld}\n", syscall(SYS_gettid));
+	for (int round = 0; round < ROUNDS; round++) {
+		busy_ns(CLOCK_MONOTONIC, 10000000);
+		meet();
+	}
+	return unused;
+}
+
+int main(void)
+{
+	pthread_t threads[QUICK + 1];
+
+	pthread_barrier_init(&all_here, NULL, QUICK + 1);
+	ready();
+	for (int i = 0; i <= QUICK; i++)
+		if (pthread_create(&threads[i], NULL, i ? keep_up : lag, NULL))
+			_exit(3);
+	for (int i = 0; i <= QUICK; i++)
+		pthread_join(threads[i], NULL);
+	return finished();
+}
+"#;
+
+#[test]
+fn a_wait_at_a_barrier_says_who_came_last() {
+    let _machine = Machine::alone();
+    let program = Program::c("barrier", BARRIER, "-pthread");
+    let mut workload = program.start("");
+    let (output, told) = observed("why", ALL, &mut workload);
+    workload.finish();
+    let tid = number(&told[0], "tid");
+    let report = output.stdout;
+    let has = |part: &str| assert!(report.contains(part), "no {part:?}: {report}");
+    has("was spent waiting for barrier");
+    has(&format!("last to come: laggard {tid}, 40 of 40 times"));
 }

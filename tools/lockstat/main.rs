@@ -16,7 +16,7 @@ pub(crate) use part::{Contended, Found};
 #[cfg(test)]
 pub(crate) use row::tests::row as example_row;
 pub(crate) use row::{For, HolderKind, Identity, LockRow, Side};
-pub(crate) use table::{by_thread, class, doing, held_by, label};
+pub(crate) use table::{by_thread, by_whom, class, doing, label};
 
 mod answer;
 #[cfg(test)]

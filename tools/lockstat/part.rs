@@ -36,11 +36,12 @@ pub(crate) struct Contended {
 }
 
 impl Contended {
-    /// Tells if its threads wait for each other, whatever the shape of their waits: it is a lock, and no part that locks and queues of
-    /// work are made of. A class of one's own rules is one, also where its rule has no role.
+    /// Tells if its threads wait for each other, whatever the shape of their waits: it is a lock or a barrier, and no part that locks
+    /// and queues of work are made of. A class of one's own rules is one, also where its rule has no role.
     pub(crate) fn is_lock(&self) -> bool {
         let mut classes = Class::FAMILIES.into_iter();
-        let is_part = classes.any(|class| class.is_material() && class.word() == self.row.class);
+        let is_part = |class: Class| class.is_material() && class != Class::Barrier;
+        let is_part = classes.any(|class| is_part(class) && class.word() == self.row.class);
         self.row.what == For::Others && self.row.confidence >= SURE && !is_part
     }
 }

@@ -161,12 +161,7 @@ pub(crate) fn label(row: &LockRow) -> String {
 fn write_about(row: &LockRow, out: &mut impl Write) -> io::Result<()> {
     let waiting = [callers(row)].into_iter().chain(how(row));
     let about: Vec<String> = waiting.chain(holder_is_missing(row)).collect();
-    let mut by_whom = held_by(&row.holders);
-    if !row.last.is_empty() {
-        by_whom = came_last(&row.last);
-        by_whom.push(doing(&by_thread(row.holders.iter())));
-    }
-    for mut parts in [about, by_whom] {
+    for mut parts in [about, by_whom(row)] {
         parts.retain(|part| !part.is_empty());
         for line in sentence(&parts, ";", WIDTH - INDENT) {
             let parts: Vec<String> = line.split(", ").map(str::to_owned).collect();
@@ -176,6 +171,16 @@ fn write_about(row: &LockRow, out: &mut impl Write) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Threads for which others waited, and what they did: those that held the lock, or came last to a barrier.
+pub(crate) fn by_whom(row: &LockRow) -> Vec<String> {
+    if row.last.is_empty() {
+        return held_by(&row.holders);
+    }
+    let mut last = came_last(&row.last);
+    last.push(doing(&by_thread(row.holders.iter())));
+    last
 }
 
 /// A length of single waits; there is none where all began before the interval.

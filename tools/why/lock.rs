@@ -58,9 +58,9 @@ impl Lock {
         let doing = lockstat::doing(&threads);
         // Those who end waits are blamed by their functions already.
         let are_wakers = threads.iter().all(|one| one.kind == HolderKind::Waker);
-        let mut about = match are_wakers {
+        let mut about = match are_wakers && row.last.is_empty() {
             true => vec![doing.clone()],
-            false => lockstat::held_by(&row.holders),
+            false => lockstat::by_whom(row),
         };
         about.retain(|part| !part.is_empty());
         let holders = threads.iter();
