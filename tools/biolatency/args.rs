@@ -33,7 +33,7 @@ Examples:
     "Only I/O charged to this cgroup directory and below"
 )))]
 #[command(mut_arg("max_overhead", |arg| arg.help(
-    "Keep the cost of tracing below PCT % of the machine's CPU time, if\nneed be by ending the run early"
+    "Limit overhead to PCT % of the machine's CPU time; if necessary\nend the run early"
 )))]
 pub(crate) struct Args {
     #[command(flatten)]

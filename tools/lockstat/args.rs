@@ -55,13 +55,13 @@ const NOT_WITH_NOW: [&str; 15] = [
 #[derive(Parser, Debug)]
 #[command(name = "lockstat", version, after_help = EXAMPLES, max_term_width = 80)]
 #[command(mut_arg("max_overhead", |arg| arg.help(
-    "Keep the cost of tracing below PCT % of the machine's CPU time, if\nneed be by leaving out stacks, then by ending the run early"
+    "Limit overhead to PCT % of the machine's CPU time; if necessary\nleave out stacks, then end the run early"
 )))]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) window: For,
 
-    /// Report every so often: seconds, or 200us, 500ms, 30s, 2m, 1h
+    /// Time between reports: seconds, or 200us, 500ms, 30s, 2m, 1h
     #[arg(short, long, value_name = "INTERVAL", value_parser = parse_duration, conflicts_with = "output")]
     pub(crate) interval: Option<Duration>,
 
@@ -129,7 +129,7 @@ pub(crate) struct Args {
     #[arg(short, long, conflicts_with = "json", help_heading = "Report")]
     pub(crate) folded: bool,
 
-    /// Add the stack of whoever released the lock
+    /// Add the stack trace of the thread that released the lock
     #[arg(long, help_heading = "Report")]
     pub(crate) waker: bool,
 
@@ -152,7 +152,7 @@ pub(crate) struct Args {
         long,
         value_name = "FILE",
         help_heading = "Report",
-        help = "Also write FILE, by its ending: .folded .svg .html .json .pb.gz .speedscope.json .perf.txt (repeatable)"
+        help = "Also write FILE; the extension selects the format: .folded .svg .html .json .pb.gz .speedscope.json .perf.txt (repeatable)"
     )]
     pub(crate) output: Vec<OutputFile>,
 

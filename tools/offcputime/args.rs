@@ -51,7 +51,7 @@ pub struct Args {
     #[command(flatten)]
     pub(crate) stacks: Stacks,
 
-    /// Leave out waits shorter than this, us
+    /// Ignore waits shorter than US microseconds
     #[arg(
         short,
         long,
@@ -61,7 +61,7 @@ pub struct Args {
     )]
     pub(crate) min_block_time: u64,
 
-    /// Leave out waits longer than this, us
+    /// Ignore waits longer than US microseconds
     #[arg(short = 'M', long, value_name = "US", help_heading = "Waits")]
     pub(crate) max_block_time: Option<u64>,
 
@@ -70,7 +70,7 @@ pub struct Args {
     #[arg(long, value_name = "MASK", help_heading = "Waits", value_parser = parse_mask)]
     pub(crate) state: Option<u32>,
 
-    /// Show time blocked and time on the run queue apart
+    /// Split off-CPU time into blocked and run queue time
     #[arg(long, help_heading = "Waits")]
     pub(crate) split: bool,
 
@@ -78,12 +78,11 @@ pub struct Args {
     #[arg(long, help_heading = "Waits")]
     pub(crate) reason: bool,
 
-    /// Add the stack of whoever ended the wait
+    /// Add the waker's stack trace
     #[arg(long, help_heading = "Waits")]
     pub(crate) waker: bool,
 
-    /// Waits of threads with nothing to do: under one [idle] frame
-    /// (default for people), like others (default for folded), or alone
+    /// Waits of threads with nothing to do: fold into one [idle] frame (default for people), show (default for folded), or show only them
     #[arg(long, value_name = "HOW", help_heading = "Waits")]
     pub(crate) idle: Option<Idle>,
 

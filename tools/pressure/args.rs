@@ -26,7 +26,7 @@ const EXAMPLES: &str = "\
 Examples:
   pressure 2                 # what is short right now, every two seconds
   pressure 10 1              # one report over ten seconds
-  pressure -s 5 1            # and the stacks of who loses and who causes
+  pressure -s 5 1            # and stack traces of victims and culprits
   pressure --cgroups 2       # which cgroup is it?
   pressure --trigger 'memory some 150ms/2s' 5   # sleep until it happens";
 
@@ -34,13 +34,13 @@ Examples:
 #[derive(Parser, Debug)]
 #[command(name = "pressure", version, after_help = EXAMPLES, max_term_width = 80)]
 #[command(mut_arg("max_overhead", |arg| arg.help(
-    "Keep the cost of tracing below PCT % of the machine's CPU time, if\nneed be by leaving out stacks, then by ending the run early"
+    "Limit overhead to PCT % of the machine's CPU time; if necessary\nleave out stacks, then end the run early"
 )))]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) every: Every,
 
-    /// Show only what these processes lost
+    /// Show only victims in these processes
     #[arg(
         short,
         long = "pid",
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     )]
     pub(crate) pids: Vec<u32>,
 
-    /// Show only what these threads lost
+    /// Show only victims among these threads
     #[arg(
         short,
         long = "tid",
@@ -60,15 +60,15 @@ pub(crate) struct Args {
     )]
     pub(crate) tids: Vec<u32>,
 
-    /// Show only what threads lost whose name matches, e.g. 'nginx*'
+    /// Show only victims whose name matches, e.g. 'nginx*'
     #[arg(long, value_name = "GLOB", help_heading = "Targets")]
     pub(crate) comm: Option<Glob>,
 
-    /// The pressure on this cgroup v2 directory, and who lost below it
+    /// The pressure on this cgroup v2 directory, and its victims
     #[arg(long, value_name = "PATH", help_heading = "Targets")]
     pub(crate) cgroup: Option<PathBuf>,
 
-    /// Show only what user threads lost (no kernel threads)
+    /// Show only victims that are user threads
     #[arg(
         short,
         long,
@@ -77,7 +77,7 @@ pub(crate) struct Args {
     )]
     pub(crate) user_threads: bool,
 
-    /// Show only what kernel threads lost
+    /// Show only victims that are kernel threads
     #[arg(short, long, help_heading = "Targets")]
     pub(crate) kernel_threads: bool,
 
@@ -85,7 +85,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "cgroup", help_heading = "Targets")]
     pub(crate) cgroups: bool,
 
-    /// And the stacks of who loses and who causes
+    /// Also show stack traces of victims and culprits
     #[arg(short, long, help_heading = "Stacks")]
     pub(crate) stacks: bool,
 

@@ -26,7 +26,7 @@ Examples:
 #[derive(Parser, Debug)]
 #[command(name = "syscount", version, after_help = EXAMPLES, max_term_width = 80)]
 #[command(mut_arg("max_overhead", |arg| arg.help(
-    "Keep the cost of tracing below PCT % of the machine's CPU time, if\nneed be by ending the run early"
+    "Limit overhead to PCT % of the machine's CPU time; if necessary\nend the run early"
 )))]
 pub(crate) struct Args {
     #[command(flatten)]

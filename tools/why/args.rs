@@ -55,8 +55,8 @@ pub(crate) const SAMPLES_HZ: u64 = 499;
 #[derive(Parser, Debug)]
 #[command(name = "why", version, after_help = EXAMPLES, max_term_width = 80)]
 #[command(mut_arg("max_overhead", |arg| arg.help(
-    "Keep the cost of tracing below PCT % of the machine's CPU time, if\n\
-     need be by looking only part of the time: results are estimates\n\
+    "Limit overhead to PCT % of the machine's CPU time; if necessary\n\
+     trace only in sampling windows and estimate totals\n\
      [default: 5]"
 )))]
 #[command(mut_arg("folded", |arg| arg.help(

@@ -55,8 +55,7 @@ pub use windowed::{
 #[derive(Args, Clone, Copy, Debug, Default)]
 #[command(next_help_heading = "Output")]
 pub struct Budget {
-    /// Keep the cost of tracing below PCT % of the machine's CPU time, if
-    /// need be by looking only part of the time: results are estimates
+    /// Limit overhead to PCT % of the machine's CPU time; if necessary trace only in sampling windows and estimate totals
     #[arg(long, value_name = "PCT", value_parser = parse_percent)]
     pub max_overhead: Option<f64>,
 }

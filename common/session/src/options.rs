@@ -158,7 +158,7 @@ pub struct Stacks {
         short,
         long,
         value_name = "FILE",
-        help = "Also write FILE, by its ending: .folded .svg .html .json .pb.gz .speedscope.json .perf.txt (repeatable)"
+        help = "Also write FILE; the extension selects the format: .folded .svg .html .json .pb.gz .speedscope.json .perf.txt (repeatable)"
     )]
     pub output: Vec<OutputFile>,
 }

@@ -19,7 +19,7 @@ pub struct For {
 /// `[INTERVAL [COUNT]]` of the tools that report repeatedly.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Every {
-    /// Report every so often: seconds, or 200us, 500ms, 30s, 2m, 1h; once, at Ctrl-C, if not given
+    /// Time between reports: seconds, or 200us, 500ms, 30s, 2m, 1h; without it one report, at Ctrl-C
     #[arg(value_name = "INTERVAL", value_parser = parse_duration)]
     pub interval: Option<Duration>,
 
