@@ -191,7 +191,7 @@ pub(crate) const LOSSES: [Words; 8] = [
     ),
     ("losses.unstamped", "requests: issue not seen"),
     ("losses.unattributed", "requests: submitter not seen"),
-    ("losses.negative", "times running backwards"),
+    ("losses.negative", "durations: clock went backwards"),
 ];
 
 impl Harvest {

@@ -50,17 +50,23 @@ pub(crate) const LOSSES: [Words; 19] = [
     ),
     (
         "lock_losses.holders_unwalked",
-        "holders' stacks: scratch in use",
+        "holders' stacks: per-CPU buffer in use",
     ),
     (
         "lock_losses.maxima_raced",
-        "maxima that may be too small: two CPUs at once",
+        "maxima: perhaps too low, two CPUs at once",
     ),
-    ("lock_losses.negative", "times running backwards"),
+    ("lock_losses.negative", "durations: clock went backwards"),
     ("kernel_lock_losses.unbegun", "waits: beginning not seen"),
     ("kernel_lock_losses.unended", "waits: end not seen"),
-    ("kernel_lock_losses.nested", "events during our own work"),
-    ("kernel_lock_losses.unwalked", "stacks: scratch in use"),
+    (
+        "kernel_lock_losses.nested",
+        "events: our BPF program ran on that CPU",
+    ),
+    (
+        "kernel_lock_losses.unwalked",
+        "stacks: per-CPU buffer in use",
+    ),
     (
         "futex_losses.unseen as futex_unseen",
         "futex waits not seen",
@@ -71,7 +77,7 @@ pub(crate) const LOSSES: [Words; 19] = [
     ),
     (
         "futex_losses.unwalked as futex_unwalked",
-        "stacks of futex waits: scratch in use",
+        "stacks of futex waits: per-CPU buffer in use",
     ),
     (
         "backend_losses.unread as wait_events_unread",
@@ -79,7 +85,7 @@ pub(crate) const LOSSES: [Words; 19] = [
     ),
     (
         "sleep_losses.unwalked as sleep_unwalked",
-        "stacks of waits in other calls: scratch in use",
+        "stacks of waits in other calls: per-CPU buffer in use",
     ),
     (
         "sleep_losses.unended as sleep_unended",

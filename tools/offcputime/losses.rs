@@ -7,7 +7,7 @@ use loader::section;
 use profile::losses::Losses;
 
 /// The only counter that is no time of targets.
-pub(crate) const NEGATIVE: Words = ("losses.negative", "times running backwards");
+pub(crate) const NEGATIVE: Words = ("losses.negative", "durations: clock went backwards");
 
 /// Those of details, which offcputime itself has no use for.
 pub(crate) const OF_DETAILS: [Words; 4] = [

@@ -99,8 +99,8 @@ pub(crate) const LOSSES: [Words; 5] = [
     ("losses.exited_full", "tasks that ended: table full"),
     ("losses.unseen", "switches not seen"),
     ("stall_stacks_full", "stacks: no row left"),
-    ("stall_stacks_busy", "stacks: scratch in use"),
-    ("unlocked", "changes: lock busy"),
+    ("stall_stacks_busy", "stacks: per-CPU buffer in use"),
+    ("unlocked", "updates: made without their lock"),
 ];
 
 #[cfg(test)]

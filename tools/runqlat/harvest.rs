@@ -231,5 +231,5 @@ pub(crate) const LOSSES: [Words; 7] = [
     ("quotas_full", "groups with a CPU quota: table full"),
     ("losses.slow_ring_full", "slow waits not printed: ring full"),
     ("losses.unseen", "waits: end not seen"),
-    ("losses.negative", "times running backwards"),
+    ("losses.negative", "durations: clock went backwards"),
 ];

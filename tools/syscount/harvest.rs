@@ -166,5 +166,5 @@ pub(crate) const LOSSES: [Words; 4] = [
     ("groups_full", "calls: too many rows"),
     ("buckets_full", "latencies: table full"),
     ("losses.sums_full", "errors and open calls: table full"),
-    ("losses.negative", "times running backwards"),
+    ("losses.negative", "durations: clock went backwards"),
 ];

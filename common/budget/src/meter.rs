@@ -126,7 +126,7 @@ pub fn count_skipped(object: &Object, losses: &mut Losses) {
         .filter_map(|program| program_info(program.as_fd().as_raw_fd()))
         .map(|info| info.recursion_misses)
         .sum();
-    losses.count("nested", "events during our own work", skipped);
+    losses.count("nested", "events: our BPF program ran on that CPU", skipped);
 }
 
 /// Every counter of what an object's programs did not count.
