@@ -48,7 +48,7 @@ struct host_item {
 	__u32 is_gone;
 	__u64 sent;
 	__u64 received;
-	/* When it asked, us. */
+	/* The time of its question, us. */
 	__u64 asked_us;
 };
 
@@ -119,7 +119,7 @@ static void host_hang(struct rb_root *root, struct epitem *nodes, const struct h
 		above->rb_left = &nodes[at].rbn;
 }
 
-/* What the wait is for. */
+/* The peer that the wait is for. */
 __u64 host_epolls(const struct host_item *items, const struct host_wait *wait)
 {
 	struct file files[HOST_WATCHED] = {}, epoll = {};

@@ -65,7 +65,7 @@ static __always_inline bool has_asked(struct sock *sock, bool is_over)
 static __always_inline bool is_asked_for_most(struct sock *sock, __u64 began_ns)
 {
 	struct tcp_sock *tcp = (void *)sock;
-	/* When the packet was sent that was acknowledged last, or the first of those that were not. */
+	/* The packet's time that was acknowledged last, or of the first one that was not. */
 	__u64 asked_ns = BPF_CORE_READ(tcp, first_tx_mstamp) * 1000;
 
 	return 2 * asked_ns <= began_ns + bpf_ktime_get_ns();
@@ -80,7 +80,7 @@ static __always_inline bool is_of_peer(struct file *file)
 	return BPF_CORE_READ(sock, sk_protocol) == IPPROTO_TCP && !was_accepted(file) && has_internet_peer(sock);
 }
 
-/* What is ready first is taken for what has ended the wait. */
+/* The file that is ready first is taken for the one that has ended the wait. */
 static __always_inline __u32 ended_by(__u64 files, struct epitem *item, __u64 began_ns, bool is_over)
 {
 	struct file *file = BPF_CORE_READ(item, ffd.file);
@@ -252,7 +252,7 @@ __noinline __u32 epolled(__u64 files, __u32 fd, __u64 own, __u64 began_ns, __u32
 	return is_deeper(root) ? 0 : owed_among(files, root, own, began_ns);
 }
 
-/* Of any task that is off its CPU since then, or is just back. */
+/* The peer of any task that is off its CPU since then, or is just back. */
 static __always_inline __u32 epolled_by(struct task_struct *task, __u64 began_ns, bool is_over)
 {
 	const struct pt_regs *regs = user_regs_of(task);
