@@ -93,8 +93,10 @@ static __always_inline void describe_wait(struct open_phase *open, struct member
 	open->call = call_of(member, task, false);
 }
 
-/* The place at which the walk of the user stack begins. */
-static __always_inline void describe_registers(struct open_phase *open, struct member *member, struct task_struct *task)
+/* The place at which the walk of the user stack begins. Not inlined: arm64's registers are more than half of a program's stack, which the
+ * look at what the thread polls needs, too.
+ */
+static __noinline void describe_registers(struct open_phase *open, struct member *member, struct task_struct *task)
 {
 	const struct pt_regs *regs = user_regs_of(task);
 	struct user_regs copied;
