@@ -53,7 +53,8 @@ struct host_end {
 	__u32 received;
 	/* The other end of a Unix socket is behind the next descriptor. */
 	__u32 is_paired;
-	__u32 pad;
+	/* TCP: 1: it has sent bytes; 2: it has received some. */
+	__u32 has_bytes;
 };
 
 #define HOST_NAMES 8
@@ -121,6 +122,8 @@ static struct files_struct *host_open(const struct host_end *end)
 		other.addr = host_name(end->other_name, 1);
 		own.named.addr = host_name(end->own_name, end->namesakes);
 	} else {
+		own.tcp.bytes_sent = end->has_bytes & 1;
+		own.tcp.bytes_received = end->has_bytes >> 1;
 		own.tcp.lsndtime = end->sent;
 		own.tcp.inet_conn.icsk_ack.lrcvtime = end->received;
 	}

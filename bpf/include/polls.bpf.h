@@ -116,17 +116,27 @@ enum polled_kind {
 	POLLED_PEER,
 };
 
-/* A peer that had the last word owes nothing. Ticks are 1 to 10 ms long: who was answered and asks again within one is due an answer,
- * and is taken for the one who was answered at once and asks no more.
+/* Above 0: the thread's end of a TCP connection has sent something last, or nothing has come yet; below: its peer. Ticks are 1 to 10 ms
+ * long: 0 where both fell into one.
  */
-static __always_inline bool is_owed(struct sock *sock)
+static __always_inline __s32 last_word(struct sock *sock)
 {
 	struct tcp_sock *tcp = (void *)sock;
 	struct inet_connection_sock *received = (void *)sock;
 
-	if (BPF_CORE_READ(sock, sk_protocol) != IPPROTO_TCP)
-		return true;
-	return (__s32)(BPF_CORE_READ(tcp, lsndtime) - BPF_CORE_READ(received, icsk_ack.lrcvtime)) >= 0;
+	if (!BPF_CORE_READ(tcp, bytes_received))
+		return 1;
+	if (!BPF_CORE_READ(tcp, bytes_sent))
+		return -1;
+	return (__s32)(BPF_CORE_READ(tcp, lsndtime) - BPF_CORE_READ(received, icsk_ack.lrcvtime));
+}
+
+/* A peer that had the last word owes nothing. Who was answered and asks again within a tick is due an answer, and is taken for the one
+ * who was answered at once and asks no more.
+ */
+static __always_inline bool is_owed(struct sock *sock)
+{
+	return BPF_CORE_READ(sock, sk_protocol) != IPPROTO_TCP || last_word(sock) >= 0;
 }
 
 /* Both ends of a pipe, or of a pair of sockets, are under numbers in a row. */

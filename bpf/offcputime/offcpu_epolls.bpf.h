@@ -105,27 +105,6 @@ enum watched_kind {
 	WATCHED_PEER,
 };
 
-/* The end of a connection that has sent something last, by the kernel's ticks, which do not tell of what happens within one. */
-static __always_inline bool other_spoke_last(struct sock *sock)
-{
-	struct tcp_sock *tcp = (void *)sock;
-	struct inet_connection_sock *received = (void *)sock;
-
-	if (!BPF_CORE_READ(tcp, bytes_received))
-		return false;
-	return !BPF_CORE_READ(tcp, bytes_sent) ||
-	       (__s32)(BPF_CORE_READ(tcp, lsndtime) - BPF_CORE_READ(received, icsk_ack.lrcvtime)) < 0;
-}
-
-static __always_inline bool spoke_last(struct sock *sock)
-{
-	struct tcp_sock *tcp = (void *)sock;
-	struct inet_connection_sock *received = (void *)sock;
-
-	return !BPF_CORE_READ(tcp, bytes_received) ||
-	       (__s32)(BPF_CORE_READ(tcp, lsndtime) - BPF_CORE_READ(received, icsk_ack.lrcvtime)) > 0;
-}
-
 /* has_asked() tells of what happened within a tick. Of connections that it does not know it learns from ticks. */
 static __always_inline bool is_owed_answer(struct sock *sock)
 {
@@ -135,8 +114,8 @@ static __always_inline bool is_owed_answer(struct sock *sock)
 	__u32 sent;
 
 	if (bpf_map_lookup_elem(&sent_before, &key))
-		return has_asked(sock, false) && !other_spoke_last(sock);
-	is_owed = spoke_last(sock);
+		return has_asked(sock, false) && last_word(sock) >= 0;
+	is_owed = last_word(sock) > 0;
 	sent = BPF_CORE_READ(tcp, write_seq) - is_owed;
 	bpf_map_update_elem(&sent_before, &key, &sent, BPF_NOEXIST);
 	return is_owed;
@@ -159,7 +138,7 @@ static __always_inline __u32 watched_socket(struct file *file, __u64 own, __u64 
 	/* Datagrams have no last word, and most that have a peer are for statistics. */
 	if (BPF_CORE_READ(sock, sk_protocol) != IPPROTO_TCP)
 		return WATCHED_NOTHING;
-	return other_spoke_last(sock) ? WATCHED_REQUEST : WATCHED_WORK;
+	return last_word(sock) < 0 ? WATCHED_REQUEST : WATCHED_WORK;
 }
 
 static __always_inline bool is_own_pipe(__u64 files, __u32 fd, struct file *file)

@@ -55,7 +55,7 @@ struct End {
     sent: u32,
     received: u32,
     is_paired: u32,
-    pad: u32,
+    has_bytes: u32,
 }
 
 /// `struct endpoint`
@@ -116,7 +116,7 @@ impl End {
             sent: u32::MAX.wrapping_add(rng.u32(..3)),
             received: u32::MAX.wrapping_add(rng.u32(..3)),
             is_paired: rng.u32(..2),
-            pad: 0,
+            has_bytes: rng.u32(..4),
         }
     }
 
@@ -138,7 +138,12 @@ impl End {
         if self.mode != SOCKET || !self.has_peer() {
             return Polling::Work;
         }
-        let is_owed = self.protocol != TCP || self.sent.wrapping_sub(self.received) as i32 >= 0;
+        let is_owed = match self.has_bytes {
+            0 | 1 => true,
+            2 => false,
+            _ => self.sent.wrapping_sub(self.received) as i32 >= 0,
+        };
+        let is_owed = self.protocol != TCP || is_owed;
         match self.family {
             1 if self.is_paired > 0 && !for_output => Polling::Wakeup,
             1 => Polling::Work,

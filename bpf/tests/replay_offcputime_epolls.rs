@@ -107,7 +107,7 @@ impl End {
     }
 
     fn has_told(&self) -> bool {
-        self.later() > 0 || self.received == 0
+        self.received == 0 || (self.sent > 0 && self.later() > 0)
     }
 }
 
