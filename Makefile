@@ -32,7 +32,7 @@ build: deps ## release build of the tools and of the demo's program
 test: deps-test ## every test; the live ones need root (sudo is used, or they are skipped aloud)
 	tests/run
 
-kernels: deps-kernels dist ## the tests on Debian's kernels from 5.10 on, in QEMU (K=6.1: that one; MACHINE=aarch64: arm64's)
+kernels: deps-kernels dist ## the tests on Debian's kernels from 5.10 on, in QEMU (K=6.1: that one; K="--brief 5.10": in brief; MACHINE=aarch64: arm64's)
 	tests/kernels/run $(K)
 
 smoke: deps-kernels ## some of these on one of Debian's kernels for arm64, in an emulated machine
