@@ -1,10 +1,12 @@
 //! why against programs that wait for a lock or at a barrier.
 
+use std::ops::RangeInclusive;
+
 use crate::disk::LoopDisk;
 use crate::prelude::*;
 use crate::why::ALL;
 
-/// Workers ask for the lock once the keeper has it, which gives it back when it has read.
+/// Workers ask for the lock, in one function or another, once the keeper has it, which gives it back when it has read.
 const KEEPER: &str = r#"
 #include <pthread.h>
 
@@ -18,15 +20,17 @@ static int held[2], done[2], disk;
 static long long lock_ns[WORKERS], disk_ns;
 static int keeper_tid;
 
-__attribute__((noinline)) static void lookup(long long *sum)
-{
-	long long begin = clock_ns(CLOCK_MONOTONIC);
-
-	pthread_mutex_lock(&cache_lock);
-	*sum += clock_ns(CLOCK_MONOTONIC) - begin;
-	pthread_mutex_unlock(&cache_lock);
-	WITH_FRAME;
-}
+#define TAKES_THE_LOCK(function) \
+	__attribute__((noinline)) static void function(long long *sum) \
+	{ \
+		long long begin = clock_ns(CLOCK_MONOTONIC); \
+		pthread_mutex_lock(&cache_lock); \
+		*sum += clock_ns(CLOCK_MONOTONIC) - begin; \
+		pthread_mutex_unlock(&cache_lock); \
+		WITH_FRAME; \
+	}
+TAKES_THE_LOCK(lookup)
+TAKES_THE_LOCK(evict)
 
 __attribute__((noinline)) static void refill(void *block, int round)
 {
@@ -44,7 +48,7 @@ static void *work(void *sum)
 	char c;
 
 	while (read(held[0], &c, 1) == 1) {
-		lookup(sum);
+		sum == &lock_ns[0] ? evict(sum) : lookup(sum);
 		put_byte(done[1], '!');
 	}
 	return NULL;
@@ -87,10 +91,24 @@ int main(int argc, char **argv)
 		_exit(3);
 	for (int i = 0; i < WORKERS; i++)
 		sum += lock_ns[i];
-	say("{\"keeper\": %d, \"lock_ns\": %lld, \"disk_ns\": %lld}\n", keeper_tid, sum, disk_ns);
+	say("{\"keeper\": %d, \"lock_ns\": %lld, \"evict_ns\": %lld, \"disk_ns\": %lld}\n", keeper_tid, sum, lock_ns[0], disk_ns);
 	return finished();
 }
 "#;
+
+/// Whatever function waits, it is one line. `evict_ns`: bounds of what one of them waited.
+fn assert_in_both(line: &Value, evict_ns: RangeInclusive<u64>) {
+    let [lookup, evict] = list(line, "places") else {
+        panic!("two functions: {line:#}")
+    };
+    assert_eq!(
+        [lookup, evict].map(|place| text(place, "function")),
+        ["lookup", "evict"]
+    );
+    assert_within("in evict, ns", number(evict, "ns"), evict_ns, line);
+    let both = number(lookup, "ns") + number(evict, "ns");
+    assert_eq!(both, number(line, "ns"), "{line:#}");
+}
 
 #[test]
 fn a_wait_for_a_lock_names_it_and_its_holder() {
@@ -120,6 +138,8 @@ fn a_wait_for_a_lock_names_it_and_its_holder() {
         .sum();
     let bounds = told("lock_ns").saturating_sub(beside)..=told("lock_ns");
     assert_within("lock, ns", number(line, "ns"), bounds, &report);
+    let evict_ns = told("evict_ns");
+    assert_in_both(line, evict_ns.saturating_sub(beside)..=evict_ns);
     let lock = &line["lock"];
     assert_eq!(text(lock, "class"), "mutex");
     // offcputime's time stands where the two differ by less than 2 %.

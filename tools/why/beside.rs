@@ -87,7 +87,7 @@ impl<T> Seen<T> {
         let seen_ns = self.until_ns?.saturating_sub(window.start_ns);
         let [seen, all] = [seen_ns, window.ns()].map(units::duration);
         Some(format!(
-            "{what} were looked at for {seen} of {all}: more is beyond the budget"
+            "{what} were traced for {seen} of {all}: more is beyond the budget"
         ))
     }
 }

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use profile::text::{WIDTH, comm, sentence};
 use serde_json::{Value, json};
 
-use crate::why::kinds::{ON_CPU, RUN_QUEUE};
-use crate::why::locks::Place;
+use crate::why::kinds::{ON_CPU, Place, RUN_QUEUE, Spot, is_of_line, line_of};
 use crate::why::words::function;
 
 /// Share of a wait from which a thread is a link.
@@ -19,9 +18,6 @@ const IS_LINK: f64 = 0.2;
 const MOST: usize = 8;
 /// Columns of its lines.
 const COLUMNS: usize = WIDTH - 27;
-
-/// A place of a thread's time: what for and where, and the number of the lock, if it is one's.
-type Spot = (Place, Option<usize>);
 
 /// A thread's time in one spot.
 #[derive(Default)]
@@ -35,6 +31,8 @@ struct Part {
 #[derive(Default)]
 pub(crate) struct Threads {
     parts: HashMap<u32, HashMap<Spot, Part>>,
+    /// Threads by the lines that have some of their time.
+    lines: HashMap<Spot, HashSet<u32>>,
     names: HashMap<u32, Arc<str>>,
 }
 
@@ -76,13 +74,8 @@ pub(crate) struct Chain {
 
 impl Threads {
     /// Adds time of a thread.
-    pub(crate) fn add(
-        &mut self,
-        tid: u32,
-        spot: &(Place, Option<usize>),
-        ns: u64,
-        ender: Option<(u32, &Arc<str>)>,
-    ) {
+    pub(crate) fn add(&mut self, tid: u32, spot: &Spot, ns: u64, ender: Option<(u32, &Arc<str>)>) {
+        self.lines.entry(line_of(spot)).or_default().insert(tid);
         let parts = self.parts.entry(tid).or_default();
         let part = parts.entry(spot.clone()).or_default();
         part.ns += ns;
@@ -97,25 +90,14 @@ impl Threads {
         self.names.entry(tid).or_insert_with(|| Arc::clone(comm));
     }
 
-    /// The chain behind all waits in a spot. `holders`: of a lock by its number, threads with the time that they held it, ns.
+    /// The chain behind all waits of a spot's line. `holders`: of a lock by its number, threads with the time that they held it, ns.
     pub(crate) fn chain(
         &self,
         spot: &Spot,
         holders: impl Fn(usize) -> Vec<(u32, u64)>,
         name: impl Fn(usize) -> String,
     ) -> Option<Chain> {
-        let mut enders: HashMap<u32, u64> = HashMap::new();
-        let all = self.parts.iter();
-        let all = all.filter_map(|(tid, parts)| Some((*tid, parts.get(spot)?)));
-        let mut waited_ns = 0;
-        let mut waiters = HashSet::new();
-        for (tid, part) in all {
-            waiters.insert(tid);
-            waited_ns += part.ns;
-            for (tid, ns) in &part.enders {
-                *enders.entry(*tid).or_default() += ns;
-            }
-        }
+        let (mut waiters, mut waited_ns, mut enders) = self.waits_of(&line_of(spot));
         let mut links: Vec<Link> = Vec::new();
         let mut at = spot.clone();
         let end = loop {
@@ -163,6 +145,21 @@ impl Threads {
         });
         let locks = names.collect();
         (!links.is_empty()).then_some(Chain { links, end, locks })
+    }
+
+    /// Threads that wait in a line, their time there, and that of each who ended these waits, ns.
+    fn waits_of(&self, line: &Spot) -> (HashSet<u32>, u64, HashMap<u32, u64>) {
+        let waiters = self.lines.get(line).cloned().unwrap_or_default();
+        let mut waited_ns = 0;
+        let mut enders: HashMap<u32, u64> = HashMap::new();
+        let parts = waiters.iter().flat_map(|tid| &self.parts[tid]);
+        for (_, part) in parts.filter(|(spot, _)| is_of_line(spot, line)) {
+            waited_ns += part.ns;
+            for (tid, ns) in &part.enders {
+                *enders.entry(*tid).or_default() += ns;
+            }
+        }
+        (waiters, waited_ns, enders)
     }
 
     /// The spot with most of a thread's time, its share of that, and that, ns. `waiters`: those who wait for it. A wait that they ended themselves was
@@ -252,7 +249,7 @@ impl Chain {
         parts.extend(match self.end {
             End::Root => None,
             End::Unknown => Some("(nobody known)".to_owned()),
-            End::Outside => Some("(not looked at)".to_owned()),
+            End::Outside => Some("(not traced)".to_owned()),
             End::Idle => Some("(idle meanwhile)".to_owned()),
             End::Cycle => Some("a thread before: a cycle".to_owned()),
             End::Long => Some("...".to_owned()),
@@ -309,89 +306,5 @@ fn in_place(what: &str, place: Option<&str>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn spot(kind: &'static str, place: &str, lock: Option<usize>) -> Spot {
-        ((kind, Some(place.into())), lock)
-    }
-
-    fn said(threads: &Threads, spot: &Spot, holders: &[(u32, u64)]) -> (String, End) {
-        let holders = |_| holders.to_vec();
-        let chain = threads.chain(spot, holders, |_| "mutex a".into());
-        let chain = chain.expect("a chain");
-        (chain.remarks().join(""), chain.end)
-    }
-
-    /// Workers wait for the parser's pipe, it waits for a lock, whose holder waits for a disk.
-    fn chained() -> Threads {
-        let mut threads = Threads::default();
-        let name = |name: &str| -> Arc<str> { name.into() };
-        let pipe = spot("pipe", "ask", None);
-        for worker in [10, 11] {
-            threads.add(worker, &pipe, 100, Some((20, &name("parser"))));
-        }
-        threads.add(
-            20,
-            &spot("futex", "parse", Some(3)),
-            70,
-            Some((31, &name("x"))),
-        );
-        threads.add(20, &spot(ON_CPU, "parse", None), 30, None);
-        threads.add(30, &spot("block-io", "flush", None), 80, None);
-        threads.add(30, &spot(ON_CPU, "flush", None), 20, None);
-        threads.learn(30, &name("refill"));
-        threads
-    }
-
-    #[test]
-    fn a_wait_is_followed_over_a_pipe_and_a_lock_to_a_disk() {
-        let (said, end) = said(&chained(), &spot("pipe", "ask", None), &[(30, 9), (31, 1)]);
-        assert_eq!(end, End::Root);
-        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(
-            said,
-            "root: parser 20 100% -> mutex a in parse 70% -> refill 30 90% -> block-io in flush 80%"
-        );
-    }
-
-    #[test]
-    fn chains_end_where_nobody_is_known_was_looked_at_or_comes_again() {
-        let threads = chained();
-        let pipe = spot("pipe", "ask", None);
-        let end = |threads: &Threads, holders: &[(u32, u64)]| said(threads, &pipe, holders).1;
-        assert_eq!(end(&threads, &[]), End::Unknown);
-        assert_eq!(end(&threads, &[(99, 1)]), End::Outside);
-        assert_eq!(end(&threads, &[(20, 1)]), End::Cycle);
-        // The last thread has little time of its own: it waits for events.
-        let mut threads = chained();
-        threads.add(20, &spot("futex", "log", Some(3)), 1000, None);
-        threads.add(40, &spot(RUN_QUEUE, "poll", None), 9, None);
-        assert_eq!(end(&threads, &[(40, 200)]), End::Idle);
-        assert_eq!(end(&threads, &[(40, 100)]), End::Root);
-        // Many have little each.
-        let many: Vec<(u32, u64)> = (40..50).map(|tid| (tid, 1)).collect();
-        assert_eq!(end(&threads, &many), End::Unknown);
-    }
-
-    #[test]
-    fn a_request_that_a_waiter_sent_is_none_of_what_it_waits_for() {
-        let mut threads = chained();
-        let (ask, serve) = (spot("pipe", "ask", None), spot("pipe", "serve", None));
-        let worker: Arc<str> = "worker".into();
-        // Most of their time nobody asks.
-        threads.add(20, &serve, 900, Some((10, &worker)));
-        threads.add(30, &serve, 900, Some((20, &"parser".into())));
-        let (said, end) = said(&threads, &ask, &[(30, 1)]);
-        assert_eq!(end, End::Root, "{said}");
-        assert!(said.contains("in parse 70%"), "{said}");
-
-        // Two that do nothing but pass a token wait for each other.
-        let mut threads = Threads::default();
-        let pass = spot("pipe", "pass", None);
-        threads.add(1, &pass, 50, Some((2, &worker)));
-        threads.add(2, &spot("pipe", "pass on", None), 50, Some((1, &worker)));
-        let chain = threads.chain(&pass, |_| Vec::new(), |_| String::new());
-        assert_eq!(chain.expect("a chain").end, End::Cycle);
-    }
-}
+#[path = "chains_tests.rs"]
+mod tests;

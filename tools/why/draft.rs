@@ -57,9 +57,12 @@ impl Draft {
         places
     }
 
-    /// The stack with most of it.
-    pub(super) fn stack(&self) -> Stack {
-        let most = self.stacks.values().max_by_key(|(ns, _)| *ns);
+    /// The stack with most of it, in this function if one is given.
+    pub(super) fn stack(&self, place: Option<&str>) -> Stack {
+        let most = self.stacks.values().max_by_key(|(ns, (kernel, user))| {
+            let is_there = place.is_some() && function(kernel, user).as_deref() == place;
+            (is_there, *ns)
+        });
         most.map(|(_, stack)| stack.clone()).unwrap_or_default()
     }
 }

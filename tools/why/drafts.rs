@@ -18,9 +18,9 @@ use crate::why::chains::{self, Chain, Threads};
 use crate::why::disks::{self, FOR_DISKS, Requests};
 use crate::why::draft::Draft;
 use crate::why::enders::{culprit, ender, function};
-use crate::why::kinds::At;
+use crate::why::kinds::{At, Place, Spot, line_of};
 use crate::why::line::{Blame, Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
-use crate::why::locks::{Place, Split};
+use crate::why::locks::Split;
 use crate::why::order;
 use crate::why::ran::Functions;
 
@@ -49,7 +49,7 @@ pub(crate) struct Found<'a> {
 /// All lines of an account.
 #[derive(Default)]
 pub(super) struct Drafts {
-    by_place: HashMap<(Place, Option<usize>), Draft>,
+    by_place: HashMap<Spot, Draft>,
     split: Split,
     threads: Threads,
     /// Names of processes, and time under each, ns: of their first threads where those were seen.
@@ -125,7 +125,7 @@ impl Drafts {
                 self.threads
                     .add(sample.task.tid, &spot, part_ns, ender(sample, reason));
             }
-            let draft = self.by_place.entry(spot).or_default();
+            let draft = self.by_place.entry(line_of(&spot)).or_default();
             draft.add(sample, part_ns);
             if is_unclear {
                 draft.unclear_ns += part_ns;
@@ -209,16 +209,17 @@ impl Drafts {
         let drafts = self.by_place.into_iter();
         let mut lines: Vec<Line> = drafts
             .map(|((at, number), mut draft)| {
-                let chain = chain(threads, split, &(at.clone(), number));
-                let lock = number.and_then(|number| split.lock(number, &at));
-                let may_be_for_work = lock.as_ref().is_none_or(|lock| lock.is_unclear);
                 let (kind, place) = at;
-                let stack = draft.stack();
-                let homes = if kind == IDLE {
-                    draft.places()
-                } else {
-                    Vec::new()
+                let lock = number.and_then(|number| split.lock(number, kind));
+                let may_be_for_work = lock.as_ref().is_none_or(|lock| lock.is_unclear);
+                let places = match kind == IDLE || number.is_some() {
+                    true => draft.places(),
+                    false => Vec::new(),
                 };
+                let first = places.first().filter(|_| number.is_some());
+                let place = place.or_else(|| first.map(|(place, _)| Arc::clone(place)));
+                let stack = draft.stack(first.and(place.as_deref()));
+                let chain = chain(threads, split, &((kind, place.clone()), number));
                 let mut lengths = draft.lengths;
                 // None is longer than all together.
                 lengths.add_exact(draft.waits, draft.ns, draft.ns);
@@ -251,7 +252,7 @@ impl Drafts {
                     lock,
                     chain,
                     endpoints: endpoints(&draft.endpoints, &found.waits.details),
-                    homes,
+                    places,
                     users: requests.and_then(|requests| requests.behind(&blames)),
                     blamed: blames.iter().map(|blame| blame.value).sum(),
                     blames,
@@ -264,7 +265,7 @@ impl Drafts {
     }
 }
 
-/// Kind and function of a wait, as its line has them.
+/// Kind and function of a wait.
 fn place_of(sample: &Sample) -> Place {
     let reason = sample.reason.unwrap_or("other");
     match (sample.idle, reason) {
@@ -275,7 +276,7 @@ fn place_of(sample: &Sample) -> Place {
 }
 
 /// The chain behind waits of a kind that others end.
-fn chain(threads: &Threads, split: &Split, spot: &(Place, Option<usize>)) -> Option<Chain> {
+fn chain(threads: &Threads, split: &Split, spot: &Spot) -> Option<Chain> {
     let (kind, _) = spot.0;
     let is_others = !chains::is_root(kind) && ![IDLE, THROTTLED].contains(&kind);
     let holders = |number| split.holders(number);

@@ -1,5 +1,7 @@
 //! The account for programs.
 
+use std::sync::Arc;
+
 use profile::text::{columns, cut};
 use serde_json::{Map, Value, json};
 use session::closing::Closing;
@@ -126,6 +128,7 @@ fn line(line: &Line) -> Value {
     let culprits = line.blames.iter().map(|blame| culprit(line, blame));
     let mut whole = time(line);
     whole["processes"] = line.whose.iter().map(process).collect();
+    whole["places"] = line.places.iter().map(place).collect();
     whole["culprits"] = culprits.collect();
     whole["chain"] = json!(line.chain.as_ref().map(Chain::to_json));
     whole["endpoints"] = endpoints::to_json(line);
@@ -134,6 +137,10 @@ fn line(line: &Line) -> Value {
         whole["disk_users"] = users.to_json();
     }
     whole
+}
+
+fn place((function, ns): &(Arc<str>, u64)) -> Value {
+    json!({ "function": &**function, "ns": ns })
 }
 
 /// A line without those whose it is.

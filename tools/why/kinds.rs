@@ -17,6 +17,12 @@ pub(crate) const LOST: &str = "lost";
 /// Time that no line has; less than none where lines overlap.
 pub(crate) const RESIDUAL: &str = "residual";
 
+/// A place where threads wait: kind of the wait, and the program's function.
+pub(crate) type Place = (&'static str, Option<Arc<str>>);
+
+/// A place of a thread's time, and the number of the lock, if it is one's.
+pub(crate) type Spot = (Place, Option<usize>);
+
 /// A program: its name and its process ID.
 pub(crate) type Program = (Arc<str>, u32);
 
@@ -37,4 +43,14 @@ impl At {
             lock: None,
         }
     }
+}
+
+/// Looks whether a spot's time is in a line.
+pub(crate) fn is_of_line((place, lock): &Spot, (of_line, of_lock): &Spot) -> bool {
+    lock == of_lock && place.0 == of_line.0 && (lock.is_some() || place.1 == of_line.1)
+}
+
+/// The line of a spot: a lock's waits are one, whatever function waits for it.
+pub(crate) fn line_of(((kind, place), lock): &Spot) -> Spot {
+    ((kind, place.clone().filter(|_| lock.is_none())), *lock)
 }

@@ -94,7 +94,7 @@ pub(crate) struct Blame {
 pub(crate) struct Line {
     /// A reason of offcputime's, or a word of this module's.
     pub(crate) kind: &'static str,
-    /// The program's function that waits.
+    /// The program's function that waits; of several that wait for a lock, the one that waits longest.
     pub(crate) place: Option<Arc<str>>,
     pub(crate) ns: i64,
     /// Number of waits; 0: it is no wait.
@@ -113,8 +113,8 @@ pub(crate) struct Line {
     pub(crate) chain: Option<Chain>,
     /// Files and connections that it waits for, and time, ns; the most first.
     pub(crate) endpoints: Vec<(Endpoint, u64)>,
-    /// Functions that threads with nothing to do wait in, and time, ns; the most first.
-    pub(crate) homes: Vec<(Arc<str>, u64)>,
+    /// Functions that threads wait in for a lock, or with nothing to do, and time, ns; the most first.
+    pub(crate) places: Vec<(Arc<str>, u64)>,
     /// Processes that used the disk which it waits for.
     pub(crate) users: Option<Users>,
     /// Sum of all blames that there are, in their unit.

@@ -15,6 +15,7 @@ use profile::sums::sums;
 
 use crate::lockstat::{self, Contended, Lockstat, Side};
 use crate::why::beside::Exact;
+use crate::why::kinds::Place;
 use crate::why::lock::Lock;
 
 /// Kinds of waits in which PostgreSQL's processes wait for its own locks.
@@ -57,9 +58,7 @@ impl Exact for Locks<'_> {
     }
 }
 
-/// A place where threads wait: kind of the wait, and the program's function.
-pub(crate) type Place = (&'static str, Option<Arc<str>>);
-/// The same of one thread, by its ID.
+/// A place where a thread waits, by its ID.
 type Spot = (u32, Place);
 
 /// Number of waits, and their time, ns.
@@ -97,17 +96,22 @@ pub(crate) struct Split {
     locks: Vec<Lock>,
     /// Shares of a spot's time, from 0 to 1 in all.
     parts: HashMap<Spot, Vec<(usize, f64)>>,
-    /// Time in a place by lockstat, ns.
-    lockstat_ns: HashMap<(Place, usize), u64>,
+    /// Time by lockstat of waits of a kind for a lock, ns.
+    lockstat_ns: HashMap<(&'static str, usize), u64>,
 }
 
 impl Split {
     /// Finds the lock of each wait in `off` by what lockstat has seen, whose time is to be multiplied by `scale`.
     pub(crate) fn of(off: &Profile, locks: &[Contended], scale: f64) -> Self {
         let spots = Spots::of(off, locks, scale);
+        let large = spots.large();
         let mut split = Self {
             locks: locks.iter().map(|lock| Lock::of(&lock.row)).collect(),
-            lockstat_ns: spots.large(),
+            lockstat_ns: sums(
+                large
+                    .iter()
+                    .map(|(((kind, _), lock), ns)| ((*kind, *lock), *ns)),
+            ),
             ..Self::default()
         };
         for (spot, of_spot) in spots.locks {
@@ -119,7 +123,7 @@ impl Split {
             // offcputime's time stands: where lockstat has more, or the same waits, its locks share what there is.
             let is_all = of_locks.are_all(all, scale == 1.0);
             let of_ns = if is_all { of_locks.ns } else { all.ns }.max(1);
-            let is_large = |number| split.lockstat_ns.contains_key(&(spot.1.clone(), number));
+            let is_large = |number| large.contains_key(&(spot.1.clone(), number));
             let own = of_spot.iter().filter(|(number, _)| is_large(*number));
             let shares = own.map(|(number, sum)| (*number, sum.ns as f64 / of_ns as f64));
             let shares = shares.collect();
@@ -141,10 +145,10 @@ impl Split {
         self.locks.get(number).map(Lock::short).unwrap_or_default()
     }
 
-    /// A lock by its number, as a line of a place has it.
-    pub(crate) fn lock(&self, number: usize, place: &Place) -> Option<Lock> {
+    /// A lock by its number, as a line of waits of a kind has it.
+    pub(crate) fn lock(&self, number: usize, kind: &'static str) -> Option<Lock> {
         let mut lock = self.locks.get(number)?.clone();
-        let seen_ns = self.lockstat_ns.get(&(place.clone(), number));
+        let seen_ns = self.lockstat_ns.get(&(kind, number));
         lock.lockstat_ns = seen_ns.copied().unwrap_or(0);
         Some(lock)
     }
@@ -338,7 +342,7 @@ mod tests {
         );
         let other: Place = ("futex", Some("elsewhere".into()));
         assert_eq!(split.parts(&off.samples[0], &other, 1_000), []);
-        let seen = |number| split.lock(number, &place).expect("a lock").lockstat_ns;
+        let seen = |number| split.lock(number, "futex").expect("a lock").lockstat_ns;
         assert_eq!([seen(0), seen(1)], [2_890, 500]);
     }
 

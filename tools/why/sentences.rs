@@ -53,7 +53,7 @@ fn nobody(account: &Account) -> Vec<String> {
     let window = units::duration(account.window.ns());
     let mut parts = vec![format!("no thread of those asked for was seen in {window}")];
     let looked = account.looked;
-    parts.extend(looked.map(|looked| format!("looked {:.0}% of the time", 100.0 * looked)));
+    parts.extend(looked.map(|looked| format!("traced {:.0}% of the time", 100.0 * looked)));
     sentence(&parts, ",", WIDTH)
 }
 
@@ -100,8 +100,8 @@ fn whole(account: &Account, first: Option<&Line>) -> Vec<String> {
 fn estimated(looked: f64, all_ns: u64) -> String {
     let looked_ns = (looked * all_ns as f64) as u64;
     match looked_ns < FEW_NS {
-        true => format!("a guess: looked for {} in all", units::duration(looked_ns)),
-        false => format!("estimated: looked {:.0}% of the time", 100.0 * looked),
+        true => format!("a guess: traced for {} in all", units::duration(looked_ns)),
+        false => format!("estimated: traced {:.0}% of the time", 100.0 * looked),
     }
 }
 
@@ -119,7 +119,7 @@ fn rest(account: &Account) -> Vec<String> {
         let home = move |(place, ns): &(Arc<str>, u64)| {
             format!("{} in {}", round_percent(*ns, all), function(place))
         };
-        idle.homes.iter().filter(large).take(MOST_HOMES).map(home)
+        idle.places.iter().filter(large).take(MOST_HOMES).map(home)
     });
     let begin = "they seem to wait for work:".to_owned();
     let homes: Vec<String> = [begin].into_iter().chain(homes).collect();
@@ -156,15 +156,25 @@ fn costliest(account: &Account, line: &Line) -> Vec<String> {
             None => format!("was spent waiting {}", for_what(kind)),
         },
     });
-    parts.extend(
-        line.place
-            .iter()
-            .map(|place| format!("in {}", function(place))),
-    );
+    parts.extend(where_it_waits(line));
     if line.is_unclear {
         parts.push("(perhaps for work)".to_owned());
     }
     sentence(&parts, "", WIDTH)
+}
+
+/// The function that waits, or several for a lock: `in audit`, `and post`, or `and 2 other functions`.
+fn where_it_waits(line: &Line) -> Vec<String> {
+    let Some(first) = &line.place else {
+        return Vec::new();
+    };
+    let mut parts = vec![format!("in {}", function(first))];
+    parts.extend(match &line.places[..] {
+        [_, (second, _)] => Some(format!("and {}", function(second))),
+        [_, _, _, ..] => Some(format!("and {} other functions", line.places.len() - 1)),
+        _ => None,
+    });
+    parts
 }
 
 /// Looks whether some of the time was spent doing nothing.

@@ -162,9 +162,13 @@ pub(super) fn whose(account: &Account, line: &Line) -> String {
     }
 }
 
-/// Words for what the time was spent on.
+/// Words for what the time was spent on; of several functions that wait for a lock, the first, and how many others.
 pub(super) fn words(line: &Line) -> String {
-    words_of(line.kind, line.place.as_deref())
+    let words = words_of(line.kind, line.place.as_deref());
+    match line.places.len() {
+        others @ 2.. if line.place.is_some() => format!("{words} +{}", others - 1),
+        _ => words,
+    }
 }
 
 /// Words for time of a kind, in a function of the program's.

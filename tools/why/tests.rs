@@ -10,9 +10,7 @@ use super::account::Account;
 use super::args::Args;
 use super::line::{Blame, Culprit, IDLE, LOST, Line, ON_CPU, RESIDUAL, RUN_QUEUE};
 
-use super::lock::Lock;
 use super::{json, next, sentences, table};
-use crate::lockstat::example_row;
 use crate::narrow::{MANY, PATHS, assert_narrow};
 use crate::offcputime::{SLEEP, THROTTLED};
 
@@ -78,7 +76,7 @@ pub(super) fn said(account: &Account) -> String {
     words.join(" ")
 }
 
-fn table(account: &Account) -> String {
+pub(super) fn table(account: &Account) -> String {
     let mut table = Vec::new();
     let written = table::table(&args("why -v"), account).write(Style::Plain, &mut table);
     written.expect("a vector");
@@ -170,13 +168,13 @@ fn where_nobody_was_there_nobody_had_next_to_nothing_to_do() {
     let text = said(&nobody);
     assert_eq!(text, "no thread of those asked for was seen in 1.00 s");
     nobody.looked = Some(0.3);
-    assert!(said(&nobody).ends_with(", looked 30% of the time"));
+    assert!(said(&nobody).ends_with(", traced 30% of the time"));
 }
 
 #[test]
 fn where_threads_at_rest_wait_is_told() {
     let mut idle = line("idle", 900, &[]);
-    idle.homes = [("pool.get", 600), ("serve", 250), ("log", 50)]
+    idle.places = [("pool.get", 600), ("serve", 250), ("log", 50)]
         .map(|(place, ms)| (place.into(), ms * MS))
         .into();
     let account = account(vec![idle]);
@@ -188,22 +186,6 @@ fn where_threads_at_rest_wait_is_told() {
 }
 
 #[test]
-fn who_held_a_lock_is_told_once() {
-    let mut lines = Vec::from([300, 200, 100].map(|ms| line("gil", ms, &[])));
-    for line in &mut lines {
-        line.lock = Some(Lock::of(&example_row(100)));
-    }
-    // Another one of the same name.
-    let mut other = example_row(100);
-    other.identity.address += 64;
-    lines[2].lock = Some(Lock::of(&other));
-    let text = table(&account(lines));
-    let said = text.lines().filter(|line| line.contains("  for "));
-    let again: Vec<bool> = said.map(|line| line.ends_with(", as above")).collect();
-    assert_eq!(again, [false, true, false], "{text}");
-}
-
-#[test]
 fn reports_fit_a_terminal_and_lines_come_to_all() {
     let hostile = PATHS[0];
     let culprit = Culprit::Program((hostile.into(), u32::MAX), Some(hostile.into()));
@@ -212,6 +194,7 @@ fn reports_fit_a_terminal_and_lines_come_to_all() {
         .into();
     for line in &mut lines {
         line.place = Some(hostile.into());
+        line.places = [(hostile.into(), 60), (PATHS[1].into(), 40)].into();
         line.waits = MANY;
     }
     let mut account = account(lines);
@@ -317,13 +300,13 @@ fn estimates_have_neither_intervals_nor_counts() {
     account.looked = Some(0.69);
     let text = said(&account);
     assert!(
-        text.contains("15% lost or not seen, estimated: looked 69% of the time"),
+        text.contains("15% lost or not seen, estimated: traced 69% of the time"),
         "{text}"
     );
     assert!(text.ends_with("f has 100% of that"), "{text}");
     account.looked = Some(0.3);
     let text = said(&account);
-    assert!(text.contains("a guess: looked for 300 ms in all"), "{text}");
+    assert!(text.contains("a guess: traced for 300 ms in all"), "{text}");
     assert!(!table(&account).contains(" 3 "), "{}", table(&account));
 }
 

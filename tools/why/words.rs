@@ -39,8 +39,13 @@ pub(crate) fn function(name: &str) -> String {
     cut_name(&terminal(name), NAME)
 }
 
-/// Words that end with a function's name, cut to a width.
+/// Words that end with a function's name, and perhaps with how many others there are, cut to a width.
 pub(crate) fn fit(words: &str, width: usize) -> String {
+    let others = words.rsplit_once(" +");
+    if let Some((words, others)) = others.filter(|(_, others)| others.parse::<u32>().is_ok()) {
+        let others = format!(" +{others}");
+        return fit(words, width.saturating_sub(others.len())) + &others;
+    }
     let name = words.rsplit_once(' ').filter(|_| !words.contains(", "));
     match name.map(|(before, name)| (columns(before) + 1, before, name)) {
         Some((used, before, name)) if used + LEAST <= width => {
