@@ -101,7 +101,7 @@ impl Estimates {
         };
         let looked = 100.0 * self.looked;
         let parts = [
-            format!("estimated, looking {looked:.1}% of the time:"),
+            format!("estimated, tracing {looked:.1}% of the time:"),
             format!("{all}{} {}", cut(what, WIDTH / 2), of.describe()),
         ];
         sentence(&parts, "", WIDTH).join("\n")

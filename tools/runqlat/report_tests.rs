@@ -220,7 +220,7 @@ fn estimates_are_said_to_be_some_and_nothing_is_claimed_unseen() {
     interval.estimates = Some(Estimates::default());
     let found = text("", &interval);
     assert!(
-        found.starts_with("not looked at: waits are not known"),
+        found.starts_with("not traced: waits are not known"),
         "{found}"
     );
     assert!(

@@ -86,7 +86,7 @@ impl Summary {
             return format!("budget: {held}; everything was traced");
         }
         format!(
-            "budget: {held}; looked {:.1}% of the time, in {} at random: all figures are estimates",
+            "budget: {held}; traced {:.1}% of the time, in {} at random: all figures are estimates",
             100.0 * self.open_ns as f64 / self.elapsed_ns.max(1) as f64,
             units::counted(self.windows, "windows"),
         )

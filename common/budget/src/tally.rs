@@ -62,12 +62,12 @@ impl Estimates {
     /// The line or two below a report. `what`: the events, in the plural.
     pub fn describe(&self, what: &str) -> String {
         if self.looked == 0.0 {
-            return format!("not looked at: {what} are not known (--max-overhead)");
+            return format!("not traced: {what} are not known (--max-overhead)");
         }
         let looked = 100.0 * self.looked;
         let parts = [
             format!(
-                "estimated, looking {looked:.1}% of the time: number of {what} {}",
+                "estimated, tracing {looked:.1}% of the time: number of {what} {}",
                 self.count.describe()
             ),
             format!("their time {}", self.time.describe()),
@@ -110,7 +110,7 @@ mod tests {
         assert!(estimates.time.margin.is_infinite());
         assert_eq!(
             estimates.describe("waits"),
-            "estimated, looking 10.0% of the time: number of waits at most 29,\n  their time \u{b1}? (nothing seen)"
+            "estimated, tracing 10.0% of the time: number of waits at most 29,\n  their time \u{b1}? (nothing seen)"
         );
     }
 }
