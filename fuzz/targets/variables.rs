@@ -8,9 +8,6 @@ use libfuzzer_sys::fuzz_target;
 
 mod memory;
 
-#[path = "../../common/symbols/src/demangle.rs"]
-mod demangle;
-
 /// As long as a name may be, each character in four bytes.
 const LONGEST: usize = 4 * 256;
 
@@ -25,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
             let found = variables.find(elf_address);
             if let Some((name, offset)) = found.variable {
                 assert!(!name.is_empty() && name.len() <= LONGEST && offset <= elf_address);
-                assert!(demangle::demangled(name).len() <= elf::MAX_NAME);
+                assert!(elf::demangled(name).len() <= elf::MAX_NAME);
             }
             assert!(found.section.is_none_or(|name| name.len() <= LONGEST));
         }

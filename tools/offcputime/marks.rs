@@ -37,10 +37,7 @@ impl FromStr for Place {
             "uretprobe" => true,
             _ => return Err(EXPECTED.into()),
         };
-        let (path, symbol) = match place.rsplit_once(':') {
-            Some((path, symbol)) => (Some(path), symbol),
-            None => (None, place),
-        };
+        let (path, symbol) = traps::file_and_function(place);
         if symbol.is_empty() || path == Some("") {
             return Err(EXPECTED.into());
         }
@@ -174,7 +171,16 @@ impl Place {
         };
         let are_same_files =
             || self.path == other.path || file(self).is_some_and(|own| Some(own) == file(other));
-        name(self) == name(other) && are_same_files()
+        // A name may have its parameters, or be mangled.
+        let offsets = |place: &Self| {
+            let file = File::open(file(place)?).ok()?;
+            elf::function_offsets(&file, &name(place)?).filter(|offsets| !offsets.is_empty())
+        };
+        let are_same_functions = || {
+            name(self) == name(other)
+                || offsets(self).is_some_and(|own| Some(own) == offsets(other))
+        };
+        are_same_files() && are_same_functions()
     }
 
     /// Files that have it, each for a process or, with -1, for all.

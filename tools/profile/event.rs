@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use perf_event_open_sys::bindings as perf;
+use session::traps;
 
 /// What is sampled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +105,8 @@ impl FromStr for Event {
             });
         }
         if let Some(rest) = text.strip_prefix("uprobe:") {
-            let (path, symbol) = rest.rsplit_once(':').ok_or("write uprobe:PATH:SYMBOL")?;
+            let (path, symbol) = traps::file_and_function(rest);
+            let path = path.ok_or("write uprobe:PATH:SYMBOL")?;
             return Ok(Self::Uprobe {
                 path: path.into(),
                 symbol: symbol.into(),

@@ -6,9 +6,10 @@ use std::os::unix::fs::FileExt;
 
 use object::{Architecture, Object, ObjectSection};
 
+use crate::Headers;
+use crate::function::symbol_offsets;
 use crate::source::Pieces;
 use crate::variables::LIMITS;
-use crate::{Headers, function_offsets};
 
 /// Bytes of code that are searched: Debian's mariadbd has 14 MB.
 const MAX_CODE: u64 = 256 << 20;
@@ -23,7 +24,7 @@ const CALL_BYTES: usize = 5;
 /// Addresses of the functions that call the function of this name directly; none where the file makes no sense, has no such function or no
 /// index of its call frame information, or is another machine's.
 pub fn callers(file: &File, headers: &Headers, callee: &str) -> Vec<Range<u64>> {
-    let offsets = function_offsets(file, callee).unwrap_or_default();
+    let offsets = symbol_offsets(file, callee.as_bytes()).unwrap_or_default();
     let targets: Vec<u64> = offsets
         .iter()
         .filter_map(|offset| headers.address(*offset))
@@ -150,7 +151,7 @@ mod tests {
         let [one] = &found[..] else {
             panic!("{found:?}")
         };
-        let called = function_offsets(&file, "usekit_telltale").expect("a table");
+        let called = symbol_offsets(&file, b"usekit_telltale").expect("a table");
         assert!(!one.contains(&headers.address(called[0]).expect("an address")));
         assert!(one.end - one.start < 4096, "{one:x?}");
         assert_eq!(callers(&file, &headers, "usekit_no_such_function"), []);

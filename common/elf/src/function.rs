@@ -1,21 +1,83 @@
 //! The beginnings of functions.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 
 use object::elf::STT_FUNC;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolFlags};
 
-use crate::Headers;
+use crate::demangle::{demangled, is_mangled};
+use crate::readable::is_called;
 use crate::source::Pieces;
 use crate::variables::{LIMITS, MAX_SYMBOLS};
+use crate::{Headers, MAX_NAME};
 
 /// A version that programs are no longer linked with: `VERSYM_HIDDEN` of the gABI's `.gnu.version`.
 const HIDDEN: u16 = 1 << 15;
 
-/// File offsets of the functions of this name in the symbol tables, those of versions that programs are linked with today before others,
-/// and strong ones before weak ones: more than one where nobody can tell which is meant. `None`: the file makes no sense, or is too large
-/// to search.
+/// Bytes of names that are demangled for one that is searched: a million of a hundred each, and more.
+const MAX_DEMANGLED: usize = 256 << 20;
+/// Symbols of one name that are told apart.
+const MAX_NAMESAKES: usize = 64;
+
+/// File offsets of the functions of this name in the symbol tables: of a symbol's own, else of what programmers call it, with or without
+/// parameters and the types that a template is for. More than one where nobody can tell which is meant. `None`: the file makes no
+/// sense, or is too large to search.
 pub fn function_offsets(file: &File, name: &str) -> Option<Vec<u64>> {
+    let of_symbol = symbol_offsets(file, name.as_bytes())?;
+    if !of_symbol.is_empty() {
+        return Some(of_symbol);
+    }
+    let mut offsets = Vec::new();
+    for symbol in namesakes(file, name)? {
+        offsets.extend(symbol_offsets(file, &symbol)?);
+    }
+    offsets.sort_unstable();
+    offsets.dedup();
+    Some(offsets)
+}
+
+/// Symbols of functions that programmers call so: those whose whole name it is, else all.
+fn namesakes(file: &File, name: &str) -> Option<BTreeSet<Vec<u8>>> {
+    let pieces = Pieces::new(file, LIMITS);
+    let elf = object::File::parse(&pieces).ok()?;
+    let tables = elf.dynamic_symbols().take(MAX_SYMBOLS);
+    let tables = tables.chain(elf.symbols().take(MAX_SYMBOLS));
+    let (mut whole, mut all) = (BTreeSet::new(), BTreeSet::new());
+    let mut left = MAX_DEMANGLED;
+    for symbol in tables.filter(is_function) {
+        let Some(mangled) = symbol.name().ok().filter(|name| is_mangled(name)) else {
+            continue;
+        };
+        let readable = demangled(mangled);
+        left = left.checked_sub(if readable == mangled {
+            MAX_NAME
+        } else {
+            readable.len()
+        })?;
+        if all.len() >= MAX_NAMESAKES || readable == mangled || !is_called(&readable, name) {
+            continue;
+        }
+        if readable == name {
+            whole.insert(mangled.as_bytes().to_vec());
+        }
+        all.insert(mangled.as_bytes().to_vec());
+    }
+    let found = if whole.is_empty() { all } else { whole };
+    (!pieces.overdrawn()).then_some(found)
+}
+
+fn is_function<'a>(symbol: &impl ObjectSymbol<'a>) -> bool {
+    let is_of_code = match symbol.flags() {
+        SymbolFlags::Elf { st_info, .. } => st_info.st_type() == STT_FUNC,
+        _ => false,
+    };
+    is_of_code && symbol.is_definition()
+}
+
+/// File offsets of the functions of a symbol's name, those of versions that programs are linked with today before others, and strong ones
+/// before weak ones: more than one where nobody can tell which is meant. `None`: the file makes no sense, or is too large to search.
+pub(crate) fn symbol_offsets(file: &File, name: &[u8]) -> Option<Vec<u64>> {
     let pieces = Pieces::new(file, LIMITS);
     let elf = object::File::parse(&pieces).ok()?;
     let versions = elf.section_by_name(".gnu.version");
@@ -29,11 +91,7 @@ pub fn function_offsets(file: &File, name: &str) -> Option<Vec<u64>> {
     // By how far a symbol stands back: a hidden version, then a weak one.
     let mut found: [Vec<u64>; 4] = Default::default();
     let mut add = |symbol: object::Symbol<'_, '_, _>, is_hidden: bool| {
-        let is_function = match symbol.flags() {
-            SymbolFlags::Elf { st_info, .. } => st_info.st_type() == STT_FUNC,
-            _ => false,
-        };
-        if is_function && symbol.is_definition() && symbol.name_bytes() == Ok(name.as_bytes()) {
+        if is_function(&symbol) && symbol.name_bytes() == Ok(name) {
             let rank = 2 * usize::from(is_hidden) + usize::from(symbol.is_weak());
             found[rank].push(symbol.address());
         }
@@ -83,6 +141,23 @@ mod tests {
             function_offsets(&own, "main").map(|found| found.len()),
             Some(1)
         );
+    }
+
+    #[inline(never)]
+    fn has_a_mangled_name(n: u64) -> u64 {
+        std::hint::black_box(n) + 1
+    }
+
+    #[test]
+    fn functions_are_found_by_what_programmers_call_them() {
+        let own = File::open("/proc/self/exe").expect("a file");
+        let of = |name| function_offsets(&own, name).expect("a program");
+        let address = has_a_mangled_name as *const () as u64;
+        let name = std::any::type_name_of_val(&has_a_mangled_name);
+        assert_eq!(of(name), [offset_of(address)], "{name}");
+        assert_eq!(of("has_a_mangled_name"), [], "it is in a module");
+        let name = name.rsplit_once("::").expect("a module").0;
+        assert_eq!(of(name), [], "a module is no function");
     }
 
     /// Offset in its file of an address of this process.

@@ -5,6 +5,7 @@
 
 mod callers;
 mod compressed;
+mod demangle;
 mod error;
 mod function;
 pub mod go;
@@ -13,12 +14,14 @@ mod load;
 mod minidebug;
 mod needed;
 mod parts;
+mod readable;
 mod source;
 mod symbols;
 mod variables;
 
 pub use callers::callers;
 pub use compressed::{inflate, inflate_gnu};
+pub use demangle::demangled;
 pub use error::Error;
 pub use function::function_offsets;
 pub use headers::{Dynamic, GoMarks, Headers, build_id_in_notes, is_elf};

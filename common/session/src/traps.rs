@@ -1,4 +1,5 @@
-//! The cost of a trap into the kernel on this machine: 1 us on bare metal, tens of them in nested virtual machines.
+//! Traps on functions: how they are asked for, and what one costs on this machine: 1 us on bare metal, tens of them in nested virtual
+//! machines.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -13,6 +14,24 @@ use symbols::own_file_offset;
 const MEASUREMENTS: u32 = 5;
 /// Calls in each.
 const CALLS: u32 = 50;
+
+/// The file and the function of `PATH:FUNCTION`, or of a function alone. Names of C++ and Rust have pairs of colons.
+pub fn file_and_function(place: &str) -> (Option<&str>, &str) {
+    let is_single = |(at, _): &(usize, &str)| {
+        let (before, after) = (&place[..*at], &place[at + 1..]);
+        // `{shim:vtable#0}` is a part of a name.
+        let is_in_braces = after
+            .split('{')
+            .next()
+            .is_some_and(|rest| rest.contains('}'));
+        !before.ends_with(':') && !after.starts_with(':') && !is_in_braces
+    };
+    let at = place.rmatch_indices(':').find(is_single);
+    match at {
+        Some((at, _)) => (Some(&place[..at]), &place[at + 1..]),
+        None => (None, place),
+    }
+}
 
 /// Measures on a function of our own what a run of a program costs the thread that runs into it, ns. `put` puts the program there, for
 /// a process, into a file at an offset; `runs` counts its runs. In another thread: uprobe_multi before 46ba0e49b642 (6.10) sees but one.
@@ -58,4 +77,28 @@ fn fastest_ns() -> u64 {
         u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX) / u64::from(CALLS)
     });
     measured.min().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_before_a_single_colon() {
+        for (place, path, function) in [
+            ("malloc", None, "malloc"),
+            ("libc:malloc", Some("libc"), "malloc"),
+            ("shop::Server::handle", None, "shop::Server::handle"),
+            ("/bin/a:b:shop::sum", Some("/bin/a:b"), "shop::sum"),
+            (
+                "shop:sum::{shim:vtable#0}",
+                Some("shop"),
+                "sum::{shim:vtable#0}",
+            ),
+            (":malloc", Some(""), "malloc"),
+            ("libc:", Some("libc"), ""),
+        ] {
+            assert_eq!(file_and_function(place), (path, function), "{place}");
+        }
+    }
 }

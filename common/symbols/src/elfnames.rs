@@ -5,11 +5,10 @@ use std::path::Path;
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, InlinedFn, Input, Sym, Symbolized, Symbolizer};
-use elf::MAX_NAME;
+use elf::{MAX_NAME, demangled};
 use foreign::wire::at_most;
 use serde::{Deserialize, Serialize};
 
-use crate::demangle::demangled;
 use crate::rust_paths;
 
 /// Functions inlined into each other at one address.

@@ -10,7 +10,6 @@ mod cache;
 #[path = "../../elf/src/damage.rs"]
 mod damage;
 pub(crate) mod debugfile;
-pub(crate) mod demangle;
 mod elfnames;
 pub mod files;
 mod frames;

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use elf::Variables;
+use elf::{Variables, demangled};
 
-use crate::demangle::demangled;
 use crate::mappings::{Backing, FileKey, Mapping, maps};
 use crate::{Symbolizer, debugfile, files};
 

@@ -94,6 +94,32 @@ fn calls_of_a_function_are_counted_exactly_and_weighed_by_an_argument() {
     assert_eq!(weighed["values"][0]["unit"], "arg1 of malloc");
 }
 
+/// A program with a symbol as C++ has them.
+const SHOP: &str = r#"
+void handle(int order) __asm__("_ZN4shop6Server6handleERKNS_5OrderEi");
+__attribute__((noinline)) void handle(int order)
+{
+	__asm__ volatile("" : : "r"(order));
+}
+int main(void)
+{
+	ready();
+	for (int i = 0; i < 1009; i++)
+		handle(i);
+	return finished();
+}
+"#;
+
+#[test]
+fn a_function_of_cpp_is_asked_for_by_the_name_that_reports_have() {
+    let _machine = Machine::beside();
+    let program = Program::c("shop", SHOP, "");
+    let event = format!("-e uprobe:{}:shop::Server::handle", program.text());
+    let output = trace(program.start(""), &event);
+    let report = output.ok().report();
+    assert_eq!(sums(&report, ""), (CALLS, CALLS));
+}
+
 /// A program on a tracepoint can keep its events from everybody else.
 #[test]
 fn perf_counts_what_is_profiled_as_if_nobody_else_looked() {

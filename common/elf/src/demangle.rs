@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use elf::MAX_NAME;
+use crate::MAX_NAME;
 
 /// The name of a Rust or C++ function; any other as it is.
 ///
 /// Only what begins like a mangled name is taken for one: a C function called `f` is no `float`. A name may refer to its
 /// own parts, and so become longer with every reference: one that gets longer than a name may be stays mangled.
-pub(crate) fn demangled(name: &str) -> String {
+pub fn demangled(name: &str) -> String {
     let mut out = Bounded(String::new());
     let is_rust = (name.starts_with("_R") || name.starts_with("_ZN") || name.starts_with("ZN"))
         && rustc_demangle::try_demangle(name)
@@ -22,6 +22,11 @@ pub(crate) fn demangled(name: &str) -> String {
         && cpp_demangle::Symbol::new(name)
             .is_ok_and(|cpp| cpp.structured_demangle(&mut out, &options).is_ok());
     if is_cpp { out.0 } else { name.to_owned() }
+}
+
+/// Looks whether a name begins like those that are mangled.
+pub(crate) fn is_mangled(name: &str) -> bool {
+    name.starts_with("_Z") || name.starts_with("_R")
 }
 
 /// Takes no more than a name may have.
