@@ -34,6 +34,7 @@ mod outputs;
 mod privileges;
 mod python;
 mod python_peers;
+mod python_stacks;
 mod refused;
 mod schema;
 mod stuck_files;

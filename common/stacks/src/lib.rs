@@ -228,7 +228,7 @@ impl StackTable {
         let (parts, end) = match python {
             Some(python) => {
                 pythons.ensure(tgid, &mut self.symbolizer);
-                pythons.join(tgid, &locations[..sound], end, python)
+                pythons.join(tgid, &locations[..sound], end, python, &self.symbolizer)
             }
             None if astray => (vec![Part::Native(locations[..sound].into())], end),
             None => (vec![Part::Native(locations)], end),

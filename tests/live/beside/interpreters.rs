@@ -85,14 +85,20 @@ fn node() -> Command {
     node
 }
 
-/// Where setup/python finds or puts a Python that has the trampoline.
 fn python() -> Command {
+    let mut python = newer_python();
+    python.args(["-I", "-X", "perf"]);
+    python
+}
+
+/// Where setup/python finds or puts a Python that has the trampoline.
+pub(crate) fn newer_python() -> Command {
     let target = crate::built("python").with_file_name("../python");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../setup/python");
     let command = run(Command::new(script).arg(target));
     let mut words = command.lines();
     let mut python = Command::new(words.next().expect("a command"));
-    python.args(words).args(["-I", "-X", "perf"]);
+    python.args(words);
     python
 }
 

@@ -11,7 +11,7 @@ use crate::prelude::*;
 use crate::ticks::{assert_ticks, moments};
 
 /// The system's own.
-const PYTHON: &str = "/usr/bin/python3";
+pub(super) const PYTHON: &str = "/usr/bin/python3";
 const MAIN: [&str; 3] = ["plain.<module>", "plain.main", "plain.timed"];
 const THREAD: [&str; 3] = [
     "threading.Thread._bootstrap",
@@ -68,8 +68,14 @@ fn run(program: &str) -> Workload {
     Workload::spawn("python", command)
 }
 
+pub(super) fn of_text(program: &str) -> Workload {
+    let mut command = Command::new(PYTHON);
+    command.args(["-I", "-c", program]);
+    Workload::spawn("python", command)
+}
+
 /// Python functions of a stack, root first.
-fn functions(stack: &Value) -> Vec<&str> {
+pub(super) fn functions(stack: &Value) -> Vec<&str> {
     let frames = list(stack, "user").iter();
     frames
         .filter(|frame| frame["kind"] == "jit")
@@ -104,7 +110,7 @@ fn assert_lines(report: &Value) {
     }
 }
 
-fn text_of<'a>(frame: &'a Value, field: &str) -> &'a str {
+pub(super) fn text_of<'a>(frame: &'a Value, field: &str) -> &'a str {
     frame[field].as_str().unwrap_or_default()
 }
 
@@ -273,9 +279,7 @@ fn the_loop_stays_below_its_functions_where_it_is_asked_for() {
             time.sleep(600)\n\
         print('ready', os.getpid(), flush=True)\n\
         nap()\n";
-    let mut command = Command::new(PYTHON);
-    command.args(["-I", "-c", program]);
-    let workload = Workload::spawn("python", command);
+    let workload = of_text(program);
     let frames = |option: &str| -> Vec<String> {
         let args = format!("-j {option} -p {} 0.2", workload.pid());
         let report = Tool::run("offcputime", args).ok().report();
@@ -291,35 +295,6 @@ fn the_loop_stays_below_its_functions_where_it_is_asked_for() {
     assert_eq!(native[at + 1..at + 3], ["<module>", "nap"]);
     let rest: Vec<&String> = native.iter().filter(|name| !is_loop(name)).collect();
     assert!(rest.iter().copied().eq(&plain), "{native:?}, {plain:?}");
-}
-
-/// 128 functions, and a word that there are more.
-#[test]
-fn what_is_too_deep_is_cut_and_counted() {
-    let _machine = Machine::beside();
-    let program = "import os, sys, time\n\
-        def down(depth):\n    \
-            time.sleep(600) if depth == 0 else down(depth - 1)\n\
-        print('ready', os.getpid(), flush=True)\n\
-        sys.setrecursionlimit(5000)\n\
-        down(3000)\n";
-    let mut command = Command::new(PYTHON);
-    command.args(["-I", "-c", program]);
-    let workload = Workload::spawn("python", command);
-    let report = Tool::run("offcputime", format!("-j -p {} 0.2", workload.pid()));
-    let report = report.status(0).report();
-    let stack = only(&report, "stacks");
-    let functions = functions(stack);
-    assert_eq!(functions.len(), 129, "{functions:?}");
-    assert!(
-        functions[1..].iter().all(|name| *name == "down"),
-        "{functions:?}"
-    );
-    assert_eq!(functions[0], "[Python: more functions]");
-    assert_eq!(
-        (&stack["user_end"], &report["losses"]["python_cut"]),
-        (&"depth".into(), &1.into())
-    );
 }
 
 /// A program that says that it is an interpreter, and is none, is not walked: its stacks are native, and the tool says so.

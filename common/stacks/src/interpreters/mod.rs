@@ -4,8 +4,10 @@
 //! functions get their names out of the process's memory, soon after the stack has come.
 
 mod codes;
+mod join;
 mod layout;
 mod locks;
+mod outer;
 mod outside;
 mod parts;
 mod process;
@@ -20,19 +22,15 @@ use std::time::{Duration, Instant};
 use foreign::pages::Kept;
 use host::{WALKS_PYTHON, procs};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use profile::frame::Frame;
 use profile::losses::Losses;
-use profile::model::StackEnd;
-use python::{Code, Refusal, Runtime};
-use symbols::{Executable, Location, Symbolizer};
+use python::{Refusal, Runtime};
+use symbols::{Executable, Symbolizer};
 
 use crate::record::PythonStack;
-use codes::{Codes, nameless};
+use codes::Codes;
 pub use locks::{LOCKS_TOLD, PythonLocks};
-use parts::is_named;
 pub(crate) use parts::{Part, named};
-use process::{Binaries, KeptPages, Pages, Traced, may_hold};
-use splice::{Halves, Piece, splice};
+use process::{Binaries, KeptPages, Traced, may_hold};
 pub use turns::{PYTHON_WAITS, waits_for_python};
 
 /// `MAX_PYTHONS` of the BPF side; number 0 is none.
@@ -88,7 +86,7 @@ pub(crate) struct Pythons {
     /// Stacks whose functions are not all there.
     cut: u64,
     unreadable: u64,
-    /// Stacks of which the halves do not fit.
+    /// Stacks of which the halves do not fit, or that have functions of an outer interpreter.
     unmatched: u64,
 }
 
@@ -261,55 +259,6 @@ impl Pythons {
         self.processes.remove(&tgid);
     }
 
-    /// Puts functions into a stack, leaf first; gives how it ends, too.
-    pub(crate) fn join(
-        &mut self,
-        tgid: u32,
-        locations: &[Location],
-        end: StackEnd,
-        stack: &PythonStack,
-    ) -> (Vec<Part>, StackEnd) {
-        let is_loop: Vec<bool> = locations
-            .iter()
-            .map(|location| self.is_loop(location))
-            .collect();
-        if is_named(locations, &is_loop) {
-            return (vec![Part::Native(locations.into())], end);
-        }
-        let is_entry: Vec<bool> = stack.frames.iter().map(|frame| frame.is_entry).collect();
-        let spliced = splice(&Halves {
-            is_loop: &is_loop,
-            is_native_complete: end == StackEnd::Root,
-            is_entry: &is_entry,
-            is_python_complete: stack.end == StackEnd::Root,
-            keeps_loops: self.keeps_loops,
-        });
-        self.unmatched += u64::from(!spliced.is_matched);
-        self.cut += u64::from(stack.end == StackEnd::Depth);
-        self.unreadable += u64::from(stack.end == StackEnd::Unreadable);
-        let frames = self.frames(tgid, stack);
-        let part = |piece| match piece {
-            Piece::Native(range) => Part::Native(locations[range].into()),
-            Piece::Python(range) => {
-                let is_last = range.end == stack.frames.len() && stack.end != StackEnd::Root;
-                let mut of_piece: Vec<Frame> = frames[range].iter().flatten().cloned().collect();
-                of_piece.extend(is_last.then(|| nameless(CUT)));
-                Part::Python(of_piece.into())
-            }
-        };
-        let parts = spliced.pieces.into_iter().map(part).collect();
-        let is_whole = end == StackEnd::Root;
-        (parts, if is_whole { stack.end } else { end })
-    }
-
-    fn is_loop(&self, location: &Location) -> bool {
-        let Location::Module { module, offset } = location else {
-            return false;
-        };
-        let ranges = self.loops.get(module);
-        ranges.is_some_and(|ranges| ranges.iter().any(|range| range.contains(offset)))
-    }
-
     /// The interpreter of a process, and the address space that it is in.
     fn runtime(&self, tgid: u32) -> Option<(u64, Arc<Runtime>)> {
         match self.processes.get(&tgid)? {
@@ -333,17 +282,6 @@ impl Pythons {
         outside::walk(&KeptPages(tgid, memory), &runtime, thread_pointer)
     }
 
-    fn frames(&mut self, tgid: u32, stack: &PythonStack) -> Vec<Option<Frame>> {
-        let (space, runtime) = self.runtime(tgid).unzip();
-        let memory = Pages(tgid);
-        let frames = stack.frames.iter().map(|frame| {
-            let read = || Code::read(&memory, runtime.as_ref()?, frame.code).ok();
-            let process = (tgid, space.unwrap_or_default());
-            self.codes.frame(process, frame, read)
-        });
-        frames.collect()
-    }
-
     /// Those that did not fit, or were not to be read.
     pub(crate) fn count_losses(&self, losses: &mut Losses) {
         let unnamed = &self.codes.unnamed;
@@ -355,7 +293,7 @@ impl Pythons {
         );
         losses.count(
             "python_unmatched",
-            "stacks of Python: frames do not fit",
+            "stacks of Python: functions missing",
             self.unmatched,
         );
         losses.count(

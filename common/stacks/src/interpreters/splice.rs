@@ -12,6 +12,8 @@ pub(super) struct Halves<'a> {
     pub(super) is_loop: &'a [bool],
     /// They reach the thread's first function.
     pub(super) is_native_complete: bool,
+    /// Number of native frames, from the leaf on, in the interpreter that the functions are of: it may be another one's callee.
+    pub(super) own: usize,
     /// Functions: whether they are entries.
     pub(super) is_entry: &'a [bool],
     /// They reach the thread's first function in Python.
@@ -41,16 +43,19 @@ pub(super) struct Spliced {
 /// function. Else they are matched from the leaf.
 pub(super) fn splice(halves: &Halves<'_>) -> Spliced {
     let mut groups = groups(halves.is_entry).into_iter();
-    let loops = halves.is_loop.iter().filter(|is_loop| **is_loop).count();
+    let (own, of_others) = halves.is_loop.split_at(halves.own);
+    let loops = calls(own);
     let is_complete = halves.is_native_complete && halves.is_python_complete;
     let entering = match is_complete {
         true => loops.saturating_sub(groups.len()),
         false => 0,
     };
-    let mut is_matched = entering <= 1 && (groups.len() <= loops || !halves.is_native_complete);
+    let is_alone = !of_others.contains(&true);
+    let mut is_matched =
+        is_alone && entering <= 1 && (groups.len() <= loops || !halves.is_native_complete);
     let mut pieces = Vec::new();
     let (mut from, mut met) = (0, 0);
-    for (at, is_loop) in halves.is_loop.iter().enumerate() {
+    for (at, is_loop) in own.iter().enumerate() {
         if !is_loop {
             continue;
         }
@@ -66,11 +71,21 @@ pub(super) fn splice(halves: &Halves<'_>) -> Spliced {
         push(&mut pieces, Piece::Python(group));
         from = if halves.keeps_loops { at } else { at + 1 };
     }
-    push(&mut pieces, Piece::Native(from..halves.is_loop.len()));
+    push(&mut pieces, Piece::Native(from..own.len()));
     for group in groups {
         push(&mut pieces, Piece::Python(group));
     }
+    push(&mut pieces, Piece::Native(own.len()..halves.is_loop.len()));
     Spliced { pieces, is_matched }
+}
+
+/// Looks whether these native frames, from the leaf on, have a call of the loop for every group of functions.
+pub(super) fn are_within(is_loop: &[bool], is_entry: &[bool]) -> bool {
+    calls(is_loop) >= groups(is_entry).len()
+}
+
+fn calls(is_loop: &[bool]) -> usize {
+    is_loop.iter().filter(|is_loop| **is_loop).count()
 }
 
 fn push(pieces: &mut Vec<Piece>, piece: Piece) {
@@ -95,7 +110,7 @@ fn groups(is_entry: &[bool]) -> Vec<Range<usize>> {
 mod tests {
     use super::*;
 
-    /// Native frames: `e` is the loop; functions: capitals are entries. Complete halves end with a dot.
+    /// Native frames: `e` is the loop, `|` what calls another interpreter; functions: capitals are entries. Complete halves end with a dot.
     fn joined(native: &str, python: &str, keeps_loops: bool) -> (String, bool) {
         let (is_native_complete, is_python_complete) =
             (native.ends_with('.'), python.ends_with('.'));
@@ -105,6 +120,7 @@ mod tests {
         let spliced = splice(&Halves {
             is_loop: &is_loop,
             is_native_complete,
+            own: native.find('|').unwrap_or(native.len()),
             is_entry: &is_entry,
             is_python_complete,
             keeps_loops,
@@ -134,6 +150,10 @@ mod tests {
             // Deeper than is walked: the loop stands for what is missing.
             ("1ejem.", "aXb", ("1aXjbm.", true)),
             ("1ejejem.", "aXb", ("1aXjbjem.", true)),
+            // The outer interpreter's functions are not walked.
+            ("12e3|ejem.", "abX.", ("12abX3|ejem", false)),
+            ("e3|em.", ".", ("e3|em", false)),
+            ("12e3|m.", "abX.", ("12abX3|m", true)),
             // One of both halves is wrong.
             ("12m.", "aX.", ("12maX", false)),
             ("eeem.", "X.", ("eeXm.", false)),
@@ -146,6 +166,14 @@ mod tests {
                 "{native} {python}"
             );
         }
+    }
+
+    #[test]
+    fn whoever_only_asks_about_interpreters_is_in_no_other_one() {
+        assert!(are_within(&[false, true, false], &[false, true]));
+        assert!(are_within(&[false, true], &[]));
+        assert!(!are_within(&[false, false], &[false]));
+        assert!(!are_within(&[true, false], &[true, true]));
     }
 
     #[test]
@@ -173,6 +201,7 @@ mod tests {
             let spliced = splice(&Halves {
                 is_loop: &is_loop,
                 is_native_complete: seed >> 14 & 1 == 1,
+                own: seed.count_ones() as usize % 8,
                 is_entry: &is_entry,
                 is_python_complete: seed >> 15 & 1 == 1,
                 keeps_loops: false,
