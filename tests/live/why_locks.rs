@@ -96,7 +96,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Whatever function waits, it is one line. `evict_ns`: bounds of what one of them waited.
+/// A lock has one line, whatever function waits for it. `evict_ns`: bounds of what one of them waited.
 fn assert_in_both(line: &Value, evict_ns: RangeInclusive<u64>) {
     let [lookup, evict] = list(line, "places") else {
         panic!("two functions: {line:#}")

@@ -91,7 +91,7 @@ fn python() -> Command {
     python
 }
 
-/// Where setup/python finds or puts a Python that has the trampoline.
+/// A Python that has the trampoline: setup/python finds or unpacks it.
 pub(crate) fn newer_python() -> Command {
     let target = crate::built("python").with_file_name("../python");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../setup/python");

@@ -1,7 +1,7 @@
 //! Frames outside of those that the state of a thread in Python tells of.
 //!
-//! Where a function of one interpreter calls another one, the thread has a state for each: the inner one's is found, from 3.12 on. A greenlet has a stack of its own, as long as it
-//! runs: it begins in the middle of the thread's stack, where whoever started it stood.
+//! A thread in which one interpreter calls another has a state for each: the inner one's is found, from 3.12 on. A greenlet has a stack of
+//! its own, as long as it runs: it begins in the middle of the thread's stack, where whoever started it stood.
 
 use symbols::{Location, Symbolizer};
 
