@@ -163,7 +163,7 @@ fn no_line_is_too_long_and_none_has_foreign_sequences() {
     for line in text.lines() {
         assert!(columns(line) <= 80 && !line.contains('\u{1b}'), "{line}");
     }
-    assert!(text.contains("within one look"), "{text}");
+    assert!(text.contains("within one sampling window"), "{text}");
     let titles = " SLOWEST   OTHERS  WHERE THE TIME OF ONE CYCLE WENT\n";
     assert!(text.contains(titles), "{text}");
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");

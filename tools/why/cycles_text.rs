@@ -73,7 +73,7 @@ fn at_the_edges(cycles: &Cycles) -> Option<String> {
 
 fn write_part(cycles: &Cycles, out: &mut impl Write) -> io::Result<()> {
     if cycles.are_in_windows {
-        let part = "only those that lie within one look count: of long ones too few";
+        let part = "only those that lie within one sampling window count: of long ones too few";
         writeln!(out, "{}", sentence(&words_in(part), "", WIDTH).join("\n"))?;
     }
     Ok(())
