@@ -154,15 +154,15 @@ fn called(
     }
 }
 
-/// The deepest chain from a function on: its bytes, and the names in it. No function calls itself: the verifier refuses that.
-fn deepest(functions: &HashMap<Place, Function>, from: Place) -> (u64, Vec<&str>) {
+/// The deepest chain from a function on: its bytes, and the names in it with their own. No function calls itself: the verifier refuses that.
+fn deepest(functions: &HashMap<Place, Function>, from: Place) -> (u64, Vec<String>) {
     let function = functions
         .get(&from)
         .unwrap_or_else(|| panic!("no function at {from:?}"));
     let below = function.calls.iter().map(|call| deepest(functions, *call));
     let (bytes, mut chain) = below.max_by_key(|(bytes, _)| *bytes).unwrap_or_default();
-    chain.insert(0, &function.name);
     let own = function.frame.max(1).next_multiple_of(ROUNDED_TO);
+    chain.insert(0, format!("{} ({own})", function.name));
     (own + bytes, chain)
 }
 
