@@ -47,7 +47,8 @@ static __always_inline void unwind_user(__u32 slot, struct stack_scratch *scratc
 			at->process.mappings = at->process.python = 0;
 	}
 	at->has_tables = at->process.mappings != 0;
-	at->is_unlisted = unwind_mode != UNWIND_FP && !at->compat && !at->process.mappings && can_find_mappings(at);
+	at->is_unlisted = unwind_mode != UNWIND_FP && !at->compat && !at->process.mappings && can_find_mappings();
+	at->met = 0;
 	at->leaf = 1;
 	begin_walk(at);
 	at->inside = 0;

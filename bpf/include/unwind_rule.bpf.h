@@ -8,20 +8,29 @@
 #include "unwind_state.bpf.h"
 #include "unwind_unlisted.bpf.h"
 
-static __always_inline struct unwind_rule searched_rule(__u32 slot, const struct unwind *at, __u64 pc)
+/* Index of the rule for an address by the process's list, and by what it has mapped since this was made; 0: none covers it. */
+__noinline __u32 search_index(__u32 slot, __u64 pc)
+{
+	struct stack_scratch *scratch = bpf_map_lookup_elem(&stack_scratches, &slot);
+	__u32 index = 0;
+
+	if (!scratch)
+		return 0;
+	if (!scratch->unwind.is_unlisted)
+		index = search_rule(scratch->unwind.process.mappings_at, scratch->unwind.process.mappings, pc);
+	if (!index && can_find_mappings())
+		index = search_unlisted(slot, &scratch->unwind, pc);
+	return index;
+}
+
+static __always_inline struct unwind_rule searched_rule(__u32 slot, __u64 pc)
 {
 	struct unwind_rule none = {};
 	struct unwind_rules *rules;
-	__u32 zero = 0, index;
+	__u32 zero = 0;
 
 	rules = bpf_map_lookup_elem(&unwind_rules, &zero);
-	if (!rules)
-		return none;
-	if (at->is_unlisted)
-		index = search_unlisted(slot, pc);
-	else
-		index = search_rule(at->process.mappings_at, at->process.mappings, pc);
-	return rules->rules[index & (MAX_RULES - 1)];
+	return rules ? rules->rules[search_index(slot, pc) & (MAX_RULES - 1)] : none;
 }
 
 static __always_inline struct unwind_rule rule_for(__u32 slot, const struct unwind *at, struct rule_cache *cache, __u64 pc)
@@ -31,7 +40,7 @@ static __always_inline struct unwind_rule rule_for(__u32 slot, const struct unwi
 
 	/* What is cached is known by its list's generation. */
 	if (at->is_unlisted)
-		return searched_rule(slot, at, pc);
+		return searched_rule(slot, pc);
 	if (cached->pc == pc && cached->generation == at->process.generation) {
 		rule = cached->rule;
 		barrier();
@@ -39,7 +48,7 @@ static __always_inline struct unwind_rule rule_for(__u32 slot, const struct unwi
 		if (cached->pc == pc && cached->generation == at->process.generation)
 			return rule;
 	}
-	rule = searched_rule(slot, at, pc);
+	rule = searched_rule(slot, pc);
 	cached->pc = 0;
 	barrier();
 	cached->rule = rule;

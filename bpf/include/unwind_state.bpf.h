@@ -50,9 +50,7 @@ const volatile __u64 code_mask = ~0ULL;
 /* Words of a frame that one read fetches at most: return address, saved frame pointer, and what lies between. */
 #define FRAME_WORDS 8
 
-/* Mappings that a walk of a process that is not listed remembers, a power of two: the program, the dynamic linker, the vDSO,
- * some libraries.
- */
+/* Mappings without a list that a walk remembers, a power of two: the program, the dynamic linker, the vDSO, some libraries. */
 #define MAX_UNLISTED 8
 /* Of a node of the kernel's tree of mappings. */
 #define MOST_PIVOTS 15
@@ -83,9 +81,10 @@ struct unwind {
 	struct followed_registers followed;
 	/* All registers of a leaf. */
 	struct user_regs regs;
-	/* Its `mappings` count those below for a process that is not listed. */
 	struct unwind_process process;
+	/* Mappings that no list has, and that this walk has met: the last of `met`. */
 	struct unwind_mapping unlisted[MAX_UNLISTED];
+	__u32 met;
 	/* What is looked at to find one: here, for want of room on the stack. */
 	struct unwind_file file;
 	__u64 pivots[MOST_PIVOTS];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* unwind_unlisted.bpf.h: mappings of a process that user space has not listed yet, from the kernel itself: a program that
- * lives for a millisecond is gone before its list could be made, while the tables of the files that it maps are long there.
+/* unwind_unlisted.bpf.h: mappings that user space has not listed yet, from the kernel itself. A program that lives for a
+ * millisecond is gone before its list could be made, and a library is called before a list has it, while the tables of these
+ * files are long there.
  *
  * The kernel's own ways to a mapping want the mappings' lock, and give one answer, or none, while interrupts are off. So its
  * tree is read as lock_vma_under_rcu() reads it, with helpers that survive whatever is there; a tree that changes meanwhile
@@ -127,69 +128,67 @@ static __always_inline bool file_of(struct vm_area_struct *vma, __u64 vdso, stru
 	return true;
 }
 
-/* Notes the mapping of an address, and its file's table if there is one. */
-static __always_inline struct unwind_mapping *note_mapping(__u32 slot, struct unwind *at, __u64 address)
+/* Notes a mapping of the current task, and its file's table if there is one; 0: there is no scratch. */
+__noinline __u32 note_mapping(__u32 slot, __u64 address)
 {
-	struct unwind_mapping *own = &at->unlisted[at->process.mappings++ & (MAX_UNLISTED - 1)];
+	struct stack_scratch *scratch = bpf_map_lookup_elem(&stack_scratches, &slot);
 	struct mm_struct *mm = BPF_CORE_READ(current_task(), mm);
-	struct vm_area_struct *vma = (void *)find_vma(slot, address);
-	struct unwind_file *key = &at->file;
+	struct vm_area_struct *vma = (void *)address;
 	struct unwind_file_table *table;
+	struct unwind_mapping *own;
+	struct unwind *at;
 
+	if (!scratch)
+		return 0;
+	at = &scratch->unwind;
+	own = &at->unlisted[at->met++ & (MAX_UNLISTED - 1)];
 	own->begin = own->end = own->pages = 0;
 	if (!vma || BPF_CORE_READ(vma, vm_mm) != mm)
-		return own;
+		return 1;
 	own->begin = BPF_CORE_READ(vma, vm_start);
 	own->end = BPF_CORE_READ(vma, vm_end);
-	if (!file_of(vma, (__u64)BPF_CORE_READ(mm, context.vdso), key))
-		return own;
-	table = bpf_map_lookup_elem(&unwind_files, key);
+	if (!file_of(vma, (__u64)BPF_CORE_READ(mm, context.vdso), &at->file))
+		return 1;
+	table = bpf_map_lookup_elem(&unwind_files, &at->file);
 	if (!table)
-		return own;
+		return 1;
 	own->shift = own->begin + table->shift;
 	own->pages_at = table->pages_at;
 	own->pages = table->pages;
 	at->has_tables = 1;
-	return own;
+	return 1;
 }
 
 /* The mapping of an address among those that this walk has met. */
 static __always_inline struct unwind_mapping *noted_mapping(struct unwind *at, __u64 address)
 {
-	for (int i = 0; i < MAX_UNLISTED; i++)
+	for (int i = 0; i < MAX_UNLISTED && i < at->met; i++)
 		if (at->unlisted[i].begin <= address && address < at->unlisted[i].end)
 			return &at->unlisted[i];
 	return NULL;
 }
 
-/* Index of the rule for an address; 0: none covers it. */
-__noinline __u32 search_unlisted(__u32 slot, __u64 pc)
+/* Index of the rule for an address by the kernel's own mappings; 0: none covers it. */
+static __always_inline __u32 search_unlisted(__u32 slot, struct unwind *at, __u64 pc)
 {
-	struct stack_scratch *scratch = bpf_map_lookup_elem(&stack_scratches, &slot);
-	struct unwind_mapping *own;
-	struct unwind *at;
+	struct unwind_mapping *own = noted_mapping(at, pc);
 	__u64 offset;
 
-	if (!scratch)
-		return 0;
-	at = &scratch->unwind;
-	own = noted_mapping(at, pc);
+	/* Two functions, one after the other: below each other they take more stack than there is. */
+	if (!own && note_mapping(slot, find_vma(slot, pc)))
+		own = noted_mapping(at, pc);
 	if (!own)
-		own = note_mapping(slot, at, pc);
+		return 0;
 	offset = pc - own->shift;
-	if (pc < own->begin || pc >= own->end || offset >> PAGE_SHIFT_OF_INDEX >= own->pages)
+	if (offset >> PAGE_SHIFT_OF_INDEX >= own->pages)
 		return 0;
 	return find_rule(own->pages_at, offset);
 }
 
-/* Whether the mappings of the current task can be found here; then nothing is known of them yet. */
-static __always_inline bool can_find_mappings(struct unwind *at)
+/* Whether the mappings of the current task can be found here. */
+static __always_inline bool can_find_mappings(void)
 {
-	if (!bpf_core_field_exists(struct mm_struct, mm_mt))
-		return false;
-	__builtin_memset(at->unlisted, 0, sizeof(at->unlisted));
-	at->process.mappings = 0;
-	return true;
+	return bpf_core_field_exists(struct mm_struct, mm_mt);
 }
 
 #endif

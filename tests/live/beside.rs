@@ -43,5 +43,6 @@ mod syscount;
 mod unheard;
 pub(crate) mod unwind_life;
 mod unwind_modes;
+mod unwind_opened;
 mod unwind_real;
 mod why_endpoints;

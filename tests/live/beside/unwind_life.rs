@@ -1,4 +1,4 @@
-//! Stacks stay complete through what happens to processes: dlopen, fork, exec, deleted files, namespaces, late starts.
+//! Stacks stay complete through what happens to processes: fork, exec, deleted files, namespaces, late starts.
 //!
 //! The programs have no frame pointers, and their hot function keeps garbage in that register. Each computes for 100 ms of
 //! CPU time in `early`, waits for the word, which it gets when the tool has looked at all that happened, and computes in `late`,
@@ -10,12 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use host::clock::monotonic_ns;
-use oracle::{Below, Engine};
 
 use crate::beside::containers::enter;
 use crate::beside::symbols::{HERTZ, all, assert_most, names, profile, stacks};
 use crate::elf_entry::Elves;
-use crate::off_cpu::{Times, sees_hidden};
 use crate::prelude::*;
 use crate::ticks::{Moment, all_moments, moments};
 use crate::word::Word;
@@ -44,7 +42,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-const NO_POINTERS: &str = "-fomit-frame-pointer -fasynchronous-unwind-tables";
+pub(crate) const NO_POINTERS: &str = "-fomit-frame-pointer -fasynchronous-unwind-tables";
 
 /// A program whose `main` comes to both phases.
 pub(crate) fn phases(name: &str, main: &str) -> Program {
@@ -80,7 +78,7 @@ pub(crate) fn whole(report: &Value, function: &str, program: &Path) -> (u64, u64
 }
 
 /// At least that share is whole.
-fn assert_whole(whole: u64, all: u64, percent: u64) {
+pub(crate) fn assert_whole(whole: u64, all: u64, percent: u64) {
     let context = format!("% of {all}");
     assert_within("whole", whole * 100, all * percent.., context);
 }
@@ -100,7 +98,7 @@ fn assert_phases(report: &Value, comm: &str, program: &Path, early: u64) {
 
 /// The same of code that is mapped while the tool runs, which knows its callers from a moment on: of those of `early` there may be
 /// the leaf alone. Samples from the word on, which came at `word_ns`, are the later phase's by themselves.
-fn assert_samples_from(
+pub(crate) fn assert_samples_from(
     word_ns: u64,
     mut samples: Vec<Moment>,
     report: &Value,
@@ -124,7 +122,7 @@ pub(crate) fn both_phases(tool: &str, options: &str, workload: Workload) -> (Val
 }
 
 /// The same, with something to be done when the tool is attached.
-fn both_phases_of(
+pub(crate) fn both_phases_of(
     tool: &str,
     options: &str,
     mut workload: Workload,
@@ -144,61 +142,6 @@ fn both_phases_of(
 fn assert_profiled(workload: Workload, comm: &str, program: &Path) {
     let (report, _) = both_phases("profile", &format!("-F {HERTZ}"), workload);
     assert_samples(&report, comm, program);
-}
-
-#[test]
-fn a_library_that_is_opened_during_the_run() {
-    let _machine = Machine::beside();
-    // The helpers of every program are in it too, unused or not.
-    let source = format!(
-        "{PHASES}\nvoid set_sleeps(void) {{ sleeps = 1; }}\nvoid (*unused[])(void) = {{ ready }};\n"
-    );
-    let library = Program::c("phases.so", &source, format!("-shared -fPIC {NO_POINTERS}"));
-    let main = r#"
-#include <dlfcn.h>
-int main(int argc, char **argv)
-{
-	ready();
-	void *library = dlopen(argv[1], RTLD_NOW);
-	long long (*early)(long long) = dlsym(library, "early");
-	long long (*late)(long long) = dlsym(library, "late");
-
-	if (argc == 3)
-		((void (*)(void))dlsym(library, "set_sleeps"))();
-	early(100);
-	say("done\n");
-	await_go();
-	long long start = clock_ns(CLOCK_MONOTONIC);
-	late(300);
-	say("{\"start_ns\": %lld, \"end_ns\": %lld}\n", start, clock_ns(CLOCK_MONOTONIC));
-	return finished();
-}
-"#;
-    let program = Program::c("opens", main, NO_POINTERS);
-    let file = program.dir().join("samples.perf.txt");
-    let options = format!("-F {HERTZ} -o {}", file.display());
-    let workload = program.start([library.text()]);
-    let (report, results) = both_phases("profile", &options, workload);
-    let (word_ns, samples) = (number(&results[0], "start_ns"), all_moments(&file));
-    assert_samples_from(word_ns, samples, &report, "opens", program.path());
-
-    let workload = program.start([library.text(), "sleeps"]);
-    let tid = workload.pid();
-    let below = Below::attach_to(&[Engine::Scheduler], tid).expect("the oracle");
-    let mut around = None;
-    let (report, results) = both_phases_of("offcputime", "-m 0", workload, || {
-        around = Some(below.around().expect("the oracle"));
-    });
-    let logs = around.expect("it was traced").take().expect("whole logs");
-    let times = Times::in_report(&report, &logs, tid.into(), sees_hidden());
-    let worked = number(&results[0], "start_ns")..number(&results[0], "end_ns");
-    let asleep = times.bracket(|absence| !absence.was_runnable && absence.begins_in(&worked));
-    let in_late = |stack: &Value| names(stack).contains(&"late");
-    times.assert_inside(&asleep, |stack| {
-        stack["reason"] == "sleep" && in_late(stack)
-    });
-    let (asleep_ns, whole_ns) = whole(&report, "late", program.path());
-    assert_whole(whole_ns, asleep_ns, 99);
 }
 
 #[test]
