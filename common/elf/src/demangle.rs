@@ -9,19 +9,26 @@ use crate::MAX_NAME;
 /// Only what begins like a mangled name is taken for one: a C function called `f` is no `float`. A name may refer to its
 /// own parts, and so become longer with every reference: one that gets longer than a name may be stays mangled.
 pub fn demangled(name: &str) -> String {
-    let mut out = Bounded(String::new());
+    demangled_at_cost(name).0
+}
+
+/// The same, and how many bytes were read and written for it.
+pub(crate) fn demangled_at_cost(name: &str) -> (String, usize) {
+    let mut rust = Bounded(String::new());
     let is_rust = (name.starts_with("_R") || name.starts_with("_ZN") || name.starts_with("ZN"))
         && rustc_demangle::try_demangle(name)
-            .is_ok_and(|rust| fmt::Write::write_fmt(&mut out, format_args!("{rust:#}")).is_ok());
+            .is_ok_and(|whole| fmt::Write::write_fmt(&mut rust, format_args!("{whole:#}")).is_ok());
+    let cost = name.len() + rust.0.len();
     if is_rust {
-        return out.0;
+        return (rust.0, cost);
     }
-    out.0.clear();
+    let mut cpp = Bounded(String::new());
     let options = cpp_demangle::DemangleOptions::default();
     let is_cpp = (name.starts_with("_Z") || name.starts_with("_GLOBAL_"))
         && cpp_demangle::Symbol::new(name)
-            .is_ok_and(|cpp| cpp.structured_demangle(&mut out, &options).is_ok());
-    if is_cpp { out.0 } else { name.to_owned() }
+            .is_ok_and(|whole| whole.structured_demangle(&mut cpp, &options).is_ok());
+    let cost = cost + cpp.0.len();
+    (if is_cpp { cpp.0 } else { name.to_owned() }, cost)
 }
 
 /// Looks whether a name begins like those that are mangled.

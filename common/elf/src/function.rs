@@ -1,21 +1,21 @@
 //! The beginnings of functions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 
 use object::elf::STT_FUNC;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolFlags};
 
-use crate::demangle::{demangled, is_mangled};
+use crate::Headers;
+use crate::demangle::{demangled_at_cost, is_mangled};
 use crate::readable::is_called;
 use crate::source::Pieces;
 use crate::variables::{LIMITS, MAX_SYMBOLS};
-use crate::{Headers, MAX_NAME};
 
 /// A version that programs are no longer linked with: `VERSYM_HIDDEN` of the gABI's `.gnu.version`.
 const HIDDEN: u16 = 1 << 15;
 
-/// Bytes of names that are demangled for one that is searched: a million of a hundred each, and more.
+/// Bytes that are read and written to demangle names for one that is searched: a million of a hundred each, and more.
 const MAX_DEMANGLED: usize = 256 << 20;
 /// Symbols of one name that are told apart.
 const MAX_NAMESAKES: usize = 64;
@@ -29,41 +29,41 @@ pub fn function_offsets(file: &File, name: &str) -> Option<Vec<u64>> {
         return Some(of_symbol);
     }
     let mut offsets = Vec::new();
-    for symbol in namesakes(file, name)? {
-        offsets.extend(symbol_offsets(file, &symbol)?);
+    for symbol in namesakes(file, name)?.keys() {
+        offsets.extend(symbol_offsets(file, symbol)?);
     }
     offsets.sort_unstable();
     offsets.dedup();
     Some(offsets)
 }
 
-/// Symbols of functions that programmers call so: those whose whole name it is, else all.
-fn namesakes(file: &File, name: &str) -> Option<BTreeSet<Vec<u8>>> {
+/// Whole names of the functions that programmers call so. `None`: the file makes no sense, or is too large to search.
+pub fn function_names(file: &File, name: &str) -> Option<BTreeSet<String>> {
+    Some(namesakes(file, name)?.into_values().collect())
+}
+
+/// Symbols and whole names of functions that programmers call so: those whose whole name it is, else all.
+fn namesakes(file: &File, name: &str) -> Option<BTreeMap<Vec<u8>, String>> {
     let pieces = Pieces::new(file, LIMITS);
     let elf = object::File::parse(&pieces).ok()?;
     let tables = elf.dynamic_symbols().take(MAX_SYMBOLS);
     let tables = tables.chain(elf.symbols().take(MAX_SYMBOLS));
-    let (mut whole, mut all) = (BTreeSet::new(), BTreeSet::new());
+    let mut found = BTreeMap::new();
     let mut left = MAX_DEMANGLED;
     for symbol in tables.filter(is_function) {
         let Some(mangled) = symbol.name().ok().filter(|name| is_mangled(name)) else {
             continue;
         };
-        let readable = demangled(mangled);
-        left = left.checked_sub(if readable == mangled {
-            MAX_NAME
-        } else {
-            readable.len()
-        })?;
-        if all.len() >= MAX_NAMESAKES || readable == mangled || !is_called(&readable, name) {
-            continue;
+        let (readable, cost) = demangled_at_cost(mangled);
+        left = left.checked_sub(cost)?;
+        let room = MAX_NAMESAKES * (1 + usize::from(readable == name));
+        if found.len() < room && readable != mangled && is_called(&readable, name) {
+            found.insert(mangled.as_bytes().to_vec(), readable);
         }
-        if readable == name {
-            whole.insert(mangled.as_bytes().to_vec());
-        }
-        all.insert(mangled.as_bytes().to_vec());
     }
-    let found = if whole.is_empty() { all } else { whole };
+    if found.values().any(|whole| whole == name) {
+        found.retain(|_, whole| whole == name);
+    }
     (!pieces.overdrawn()).then_some(found)
 }
 

@@ -23,7 +23,7 @@ pub use callers::callers;
 pub use compressed::{inflate, inflate_gnu};
 pub use demangle::demangled;
 pub use error::Error;
-pub use function::function_offsets;
+pub use function::{function_names, function_offsets};
 pub use headers::{Dynamic, GoMarks, Headers, build_id_in_notes, is_elf};
 pub use load::{Load, page};
 pub use minidebug::unpacks_within;

@@ -85,7 +85,22 @@ fn offset_of(file: &Path, symbol: &str) -> Result<usize> {
     match offsets[..] {
         [offset] => usize::try_from(offset).context("file offset"),
         [] => bail!("uprobe: no function {name} in {file}; nm and nm -D list them"),
-        _ => bail!("uprobe: {file} has several functions {name}; take one that it calls"),
+        _ => {
+            let names = elf::function_names(&opened, name).unwrap_or_default();
+            let remedy = choice(&names.into_iter().collect::<Vec<_>>());
+            bail!("uprobe: {file} has several functions {name}; take {remedy}")
+        }
+    }
+}
+
+/// Functions whose names can be told apart.
+fn choice(names: &[String]) -> String {
+    match names {
+        [] | [_] => "one that it calls".into(),
+        [first, second] => format!("{first} or {second}"),
+        [first, second, others @ ..] => {
+            format!("{first}, {second} or another of {}", 2 + others.len())
+        }
     }
 }
 

@@ -94,13 +94,16 @@ fn calls_of_a_function_are_counted_exactly_and_weighed_by_an_argument() {
     assert_eq!(weighed["values"][0]["unit"], "arg1 of malloc");
 }
 
-/// A program with a symbol as C++ has them.
+/// A program with symbols as C++ has them.
 const SHOP: &str = r#"
 void handle(int order) __asm__("_ZN4shop6Server6handleERKNS_5OrderEi");
 __attribute__((noinline)) void handle(int order)
 {
 	__asm__ volatile("" : : "r"(order));
 }
+void overload(void) __asm__("_ZN4shop4sellEi"), other(void) __asm__("_ZN4shop4sellEl");
+void overload(void) {}
+void other(void) {}
 int main(void)
 {
 	ready();
@@ -118,6 +121,9 @@ fn a_function_of_cpp_is_asked_for_by_the_name_that_reports_have() {
     let output = trace(program.start(""), &event);
     let report = output.ok().report();
     assert_eq!(sums(&report, ""), (CALLS, CALLS));
+    let event = format!("-e uprobe:{}:shop::sell 1", program.text());
+    let which = "has several functions shop::sell; take shop::sell(int) or shop::sell(long)";
+    Tool::run("profile", event).status(1).assert_says(which);
 }
 
 /// A program on a tracepoint can keep its events from everybody else.
