@@ -142,7 +142,7 @@ impl Engine for Biolatency<'_> {
             [one] => one.title(),
             _ => "in each phase",
         };
-        format!("block I/O, time {measured}; Ctrl-C ends")
+        format!("block I/O (time {measured})")
     }
 
     fn fds(&self) -> Vec<RawFd> {

@@ -219,10 +219,6 @@ impl Engine for Lockstat<'_> {
         Ok(start_ns)
     }
 
-    fn describe(&self) -> String {
-        self.args.window.describe()
-    }
-
     fn fds(&self) -> Vec<RawFd> {
         // With a budget nothing wakes it but time: what is new is named when that is paid for.
         match self.limit {

@@ -314,10 +314,6 @@ impl Windowed for Offcputime<'_> {
 }
 
 impl Collector for Offcputime<'_> {
-    fn describe(&self) -> String {
-        self.args.window.describe()
-    }
-
     fn fds(&self) -> Vec<RawFd> {
         let mut fds = self.args.budget.waking(self.stacks.fds());
         fds.extend(self.told.iter().map(Waits::fd));

@@ -76,9 +76,9 @@ impl Engine for Pressure<'_> {
             Source::Cgroup(path) => path.display().to_string(),
         };
         let late = self.delay.map_or(String::new(), |delay| {
-            format!(", {:.1} ms after the trigger", delay.as_secs_f64() * 1e3)
+            format!(" ({:.1} ms after the trigger)", delay.as_secs_f64() * 1e3)
         });
-        format!("{whose}{late}; Ctrl-C ends")
+        format!("{whose}{late}")
     }
 
     fn fds(&self) -> Vec<RawFd> {

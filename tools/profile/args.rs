@@ -175,13 +175,8 @@ impl Args {
         }
     }
 
-    /// For the line that says that tracing has begun.
-    pub(crate) fn describe(&self) -> String {
-        format!("{} {}", self.what(), self.window.describe())
-    }
-
     /// Event, rate and weight in words.
-    fn what(&self) -> String {
+    pub(crate) fn what(&self) -> String {
         let what = match &self.event {
             Event::Uprobe { path, symbol } => format!("{symbol} in {path}"),
             event => event.short_name(),

@@ -204,7 +204,7 @@ impl Windowed for Profiling<'_> {
 
 impl Collector for Profiling<'_> {
     fn describe(&self) -> String {
-        self.args.describe()
+        self.args.what()
     }
 
     fn fds(&self) -> Vec<RawFd> {

@@ -197,7 +197,7 @@ impl Windowed for Runqlat<'_> {
 
 impl Collector for Runqlat<'_> {
     fn describe(&self) -> String {
-        "run queue latency; Ctrl-C ends".into()
+        "run queue latency".into()
     }
 
     fn fds(&self) -> Vec<RawFd> {

@@ -137,7 +137,7 @@ impl Engine for Syscount<'_> {
     }
 
     fn describe(&self) -> String {
-        "system calls; Ctrl-C ends".into()
+        "system calls".into()
     }
 
     fn fds(&self) -> Vec<RawFd> {

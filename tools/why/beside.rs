@@ -176,10 +176,6 @@ impl<E: Exact> Windowed for Beside<'_, E> {
 }
 
 impl<E: Exact> Collector for Beside<'_, E> {
-    fn describe(&self) -> String {
-        String::new()
-    }
-
     fn fds(&self) -> Vec<RawFd> {
         Vec::new()
     }

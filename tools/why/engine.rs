@@ -210,10 +210,6 @@ impl Together for Why<'_> {
         Ok(())
     }
 
-    fn describe(&self) -> String {
-        self.args.window().describe()
-    }
-
     fn report(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<()> {
         self.end_moment();
         self.tell_samples();

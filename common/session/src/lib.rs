@@ -136,8 +136,10 @@ pub trait Engine {
     /// The engine's own; they end the run, as those of all that follows.
     fn open(&mut self, length: Option<Duration>) -> Result<u64>;
 
-    /// Subject and end of tracing, for the line that says that it has begun.
-    fn describe(&self) -> String;
+    /// What is traced, for the line that says that tracing has begun, if the tool's name does not tell.
+    fn describe(&self) -> String {
+        String::new()
+    }
 
     /// Descriptors that wake [`Self::step`] early when they are readable.
     fn fds(&self) -> Vec<RawFd>;
@@ -273,7 +275,8 @@ pub fn trace<T: Options>(
     let names = Names::look(targets);
     let start_ns = engine.open(schedule.only())?;
     if !common.quiet {
-        profile::say!("{}: tracing {}", T::NAME, engine.describe());
+        let words = schedule.describe(engine.describe(), corked.is_some());
+        profile::say!("{}: {words}", T::NAME);
     }
     if corked.is_some() {
         // Several engines are told of an edge that lies ahead.

@@ -15,7 +15,9 @@ use crate::{Engine, Options, Setup, Tool};
 /// A tool's part of a run, beside the edges of its windows.
 pub trait Collector: Windowed {
     /// The same as [`Engine::describe`].
-    fn describe(&self) -> String;
+    fn describe(&self) -> String {
+        String::new()
+    }
 
     /// The same as [`Engine::fds`].
     fn fds(&self) -> Vec<RawFd>;

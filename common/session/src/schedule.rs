@@ -49,6 +49,31 @@ impl Schedule {
         });
         interval.into_iter().chain(duration).min()
     }
+
+    /// Words for what is traced, how often, and until when: a command's end ends it, too.
+    pub(crate) fn describe(&self, what: String, has_command: bool) -> String {
+        let seconds = |time: Duration| format!("{} s", time.as_secs_f64());
+        let length = self
+            .duration
+            .or(self.interval.filter(|_| self.count == Some(1)));
+        let often = match (length, self.interval, self.count) {
+            (Some(length), ..) => format!("for {}", seconds(length)),
+            (None, Some(interval), Some(count)) => {
+                format!("every {}, {count} times", seconds(interval))
+            }
+            (None, Some(interval), None) => format!("every {}", seconds(interval)),
+            (None, None, _) => String::new(),
+        };
+        let has_end = length.is_some() || self.interval.is_some() && self.count.is_some();
+        let until = match (has_end, has_command) {
+            (true, _) => "",
+            (false, true) => "until the command ends",
+            (false, false) => "until Ctrl-C",
+        };
+        let words = ["tracing".into(), what, often, until.into()];
+        let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        words.join(" ") + if has_end { "; Ctrl-C ends early" } else { "" }
+    }
 }
 
 impl From<For> for Schedule {
@@ -66,16 +91,6 @@ impl From<Every> for Schedule {
             interval: every.interval,
             count: every.count,
             duration: None,
-        }
-    }
-}
-
-impl For {
-    /// For the line that says that tracing has begun.
-    pub fn describe(&self) -> String {
-        match self.duration {
-            Some(duration) => format!("for {} s; Ctrl-C ends early", duration.as_secs_f64()),
-            None => "until Ctrl-C".into(),
         }
     }
 }
@@ -138,6 +153,58 @@ impl Ticker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_is_said_with_how_often_it_reports() {
+        let seconds = |number| Some(Duration::from_millis(number));
+        for (duration, interval, count, has_command, said) in [
+            (None, None, None, false, "tracing calls until Ctrl-C"),
+            (
+                None,
+                None,
+                None,
+                true,
+                "tracing calls until the command ends",
+            ),
+            (
+                seconds(500),
+                None,
+                None,
+                true,
+                "tracing calls for 0.5 s; Ctrl-C ends early",
+            ),
+            (
+                None,
+                seconds(2000),
+                Some(1),
+                false,
+                "tracing calls for 2 s; Ctrl-C ends early",
+            ),
+            (
+                None,
+                seconds(1000),
+                Some(3),
+                false,
+                "tracing calls every 1 s, 3 times; Ctrl-C ends early",
+            ),
+            (
+                None,
+                seconds(1000),
+                None,
+                false,
+                "tracing calls every 1 s until Ctrl-C",
+            ),
+        ] {
+            let schedule = Schedule {
+                interval,
+                count,
+                duration,
+            };
+            assert_eq!(schedule.describe("calls".into(), has_command), said);
+        }
+        let nothing = Schedule::default().describe(String::new(), false);
+        assert_eq!(nothing, "tracing until Ctrl-C");
+    }
 
     #[test]
     fn first_interval_is_the_only_one_where_a_count_or_the_end_says_so() {

@@ -33,7 +33,9 @@ pub trait Together {
     }
 
     /// The same as [`Collector::describe`].
-    fn describe(&self) -> String;
+    fn describe(&self) -> String {
+        String::new()
+    }
 
     /// The same as [`Collector::report`].
     ///
