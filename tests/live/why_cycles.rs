@@ -88,6 +88,13 @@ fn each_request_is_a_cycle_and_the_slow_ones_say_what_they_waited_for() {
     let (slowest, others) = log.split_at(log.len().div_ceil(100));
     assert_composed(cycles, "slowest", slowest);
     assert_composed(cycles, "others", others);
+    let is_locks = |line: &&Value| line["lock"].is_string();
+    let of_locks = list(cycles, "lines").iter().filter(is_locks);
+    assert_eq!(
+        of_locks.count(),
+        1,
+        "one lock, by two functions: {cycles:#}"
+    );
     // Each group's function has by far the most of its time on CPUs: more than nine parts of ten, more than eight.
     for (group, function) in [("slowest", "scan"), ("others", "compute")] {
         let [its, all] = [function, ""].map(|place| share(cycles, group, ("on-cpu", place)));

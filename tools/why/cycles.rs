@@ -290,11 +290,12 @@ struct Place {
 impl<'a> Places<'a> {
     fn of(found: &drafts::Found<'a>, drafts: &Drafts, functions: &'a Functions) -> Self {
         let mut all: HashMap<Spot, Place> = HashMap::new();
+        let of_locks = drafts.places_of_locks();
         for (row, sample) in found.waits.rows.iter().zip(&found.off.samples) {
             let place = all.entry(spot(row).without_endpoint()).or_default();
             let [ns, queue_ns] = reasons::parts(found.off, sample.reason, &sample.values);
             place.is_quota |= queue_ns == 0 && row.runqueue_ns > 0;
-            for (at, ns) in drafts.shares(sample, ns) {
+            for (at, ns) in drafts.shares(sample, ns, &of_locks) {
                 match place.lines.iter_mut().find(|(same, _)| *same == at) {
                     Some((_, sum)) => *sum = sum.saturating_add(ns),
                     None => place.lines.push((at, ns)),

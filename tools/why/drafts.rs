@@ -159,14 +159,31 @@ impl Drafts {
         parts
     }
 
-    /// The lines that a sample's time `ns` is in, that for a CPU not counted, with their parts of it.
-    pub(super) fn shares(&self, sample: &Sample, ns: u64) -> Vec<(At, u64)> {
-        let (kind, place) = place_of(sample);
-        let parts = self.parts(sample, &(kind, place.clone()), ns).into_iter();
-        let at = |lock: Option<usize>| At {
-            kind,
-            place: place.clone(),
-            lock: lock.map(|number| self.split.name(number)),
+    /// The function in which most of each lock's time went by, which its line has for a place.
+    pub(super) fn places_of_locks(&self) -> HashMap<Spot, Arc<str>> {
+        let locks = self.by_place.iter().filter(|((_, lock), _)| lock.is_some());
+        let first = |(spot, draft): (&Spot, &Draft)| {
+            Some((spot.clone(), draft.places().first()?.0.clone()))
+        };
+        locks.filter_map(first).collect()
+    }
+
+    /// The lines that a sample's time `ns` is in, that for a CPU not counted, with their parts of it. `of_locks` are all locks' places.
+    pub(super) fn shares(
+        &self,
+        sample: &Sample,
+        ns: u64,
+        of_locks: &HashMap<Spot, Arc<str>>,
+    ) -> Vec<(At, u64)> {
+        let own = place_of(sample);
+        let parts = self.parts(sample, &own, ns).into_iter();
+        let at = |lock: Option<usize>| {
+            let line = line_of(&(own.clone(), lock));
+            At {
+                kind: own.0,
+                place: of_locks.get(&line).or(own.1.as_ref()).cloned(),
+                lock: lock.map(|number| self.split.name(number)),
+            }
         };
         parts.map(|(lock, ns, _)| (at(lock), ns)).collect()
     }
