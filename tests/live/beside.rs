@@ -24,6 +24,7 @@ mod lockstat_holders;
 pub(crate) mod lockstat_hung;
 mod lockstat_newer;
 pub(crate) mod lockstat_now;
+mod lockstat_now_java;
 mod lockstat_now_postgres;
 mod lockstat_now_python;
 mod lockstat_shared;

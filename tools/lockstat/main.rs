@@ -28,6 +28,7 @@ mod futex;
 mod gils;
 mod harvest;
 mod headline;
+mod hotspot;
 mod json;
 mod kernel;
 mod known;

@@ -89,9 +89,25 @@ impl Places {
     /// process may not be looked at.
     pub fn variable_of_program(&mut self, tgid: u32, name: &str) -> Option<u64> {
         let program = std::fs::read_link(format!("/proc/{tgid}/exe")).ok()?;
+        self.variable_of(tgid, name, |path| *path == *program.as_os_str().as_bytes())
+    }
+
+    /// The same of the library with this file name that it has mapped.
+    pub fn variable_of_library(&mut self, tgid: u32, library: &str, name: &str) -> Option<u64> {
+        let is_it =
+            |path: &[u8]| path.rsplit(|byte| *byte == b'/').next() == Some(library.as_bytes());
+        self.variable_of(tgid, name, is_it)
+    }
+
+    fn variable_of(
+        &mut self,
+        tgid: u32,
+        name: &str,
+        is_file: impl Fn(&[u8]) -> bool,
+    ) -> Option<u64> {
         let mappings = maps::all(tgid).ok()?;
         let mut mappings = mappings.iter().map(|(mapping, _)| mapping);
-        let mapping = mappings.find(|mapping| *mapping.path == *program.as_os_str().as_bytes())?;
+        let mapping = mappings.find(|mapping| is_file(&mapping.path))?;
         let variables = self.variables_in(tgid, mapping)?;
         let bias = variables.bias(mapping.start, mapping.offset)?;
         Some(variables.address_of(name)?.wrapping_add(bias))

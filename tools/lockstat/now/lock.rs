@@ -13,6 +13,8 @@ pub(crate) enum Waited {
     Kernel(KernelKind),
     /// A lock of a program in Python.
     Python,
+    /// A monitor of a program in Java.
+    Java,
     /// What a process of PostgreSQL's says that it waits for.
     Server(postgres::Class),
 }
@@ -56,6 +58,7 @@ impl Waited {
             Self::Kernel(KernelKind::Semaphore) => "kernel semaphore",
             Self::Kernel(KernelKind::RtMutex) => "kernel rt-mutex",
             Self::Python => "Python lock",
+            Self::Java => "Java monitor",
             Self::Server(postgres::Class::Lwlock) => "PostgreSQL LWLock",
             Self::Server(postgres::Class::BufferPin) => "PostgreSQL buffer pin",
             Self::Server(_) => "PostgreSQL lock",
@@ -76,8 +79,13 @@ impl Waited {
     pub(crate) fn is_lock(self) -> bool {
         match self {
             Self::Program(class) => class.is_lock() && class != Class::RustOnce,
-            Self::Kernel(_) | Self::Python | Self::Server(_) => true,
+            Self::Kernel(_) | Self::Python | Self::Java | Self::Server(_) => true,
         }
+    }
+
+    /// Who has it is read out of the program, after the looks.
+    pub(crate) fn is_read(self) -> bool {
+        matches!(self, Self::Python | Self::Java)
     }
 }
 

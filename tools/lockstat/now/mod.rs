@@ -1,9 +1,12 @@
 //! `--now`: who waits for whom at this instant, without tracing anything.
 
+mod claim;
 mod files;
 mod futex;
 mod graph;
+mod java;
 mod json;
+mod judged;
 mod lock;
 mod names;
 mod next;

@@ -10,6 +10,8 @@ use stacks::StackTable;
 use stacks::unwind::{Method, Unwinder, Wanted};
 use symbols::{Origin, Symbolizer};
 
+use super::java::Javas;
+use super::judged;
 use super::lock::Wait;
 use super::names;
 use super::python::Pythons;
@@ -88,6 +90,7 @@ pub(super) fn settle(
         snapshot.stacks.insert(thread, stack);
     }
     let mut pythons = Pythons::find((&found, &restless), threads, &locked, table);
+    let javas = Javas::find(&found, threads, &locked);
     let tgid = |thread: &usize| threads.all[*thread].task.tgid;
     table.prepare(pythons.waiters.iter().map(tgid), None);
     for thread in &pythons.waiters {
@@ -96,9 +99,10 @@ pub(super) fn settle(
     }
     snapshot.waits = read(found, &snapshot.stacks);
     let (waits, stacks) = (&mut snapshot.waits, &snapshot.stacks);
-    let judged = pythons.judge(&snapshot.threads, (waits, stacks), table, look)?;
+    let runtimes = (&mut pythons, &javas);
+    let judged = judged::judge(runtimes, &snapshot.threads, (waits, stacks), table, look)?;
     snapshot.passing += judged.passing;
-    if !pythons.waiters.is_empty() {
+    if !pythons.waiters.is_empty() || javas.are_there() {
         snapshot.apart = started.elapsed();
     }
     for holder in judged.holders {

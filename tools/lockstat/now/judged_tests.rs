@@ -1,5 +1,5 @@
-use super::super::lock::Told;
-use super::super::thread::Phase;
+use super::super::lock::{Holder, Told};
+use super::super::thread::{Phase, Thread};
 use super::*;
 use crate::lockstat::now::graph::Releaser;
 
@@ -60,7 +60,12 @@ fn waits_that_ended_before_their_stacks_were_read_are_dropped_and_counted() {
 fn a_wait_that_ended_while_frames_were_read_is_shown_without_a_holder_and_is_in_no_deadlock() {
     let before = look(&[1, 1, 1]);
     let (mut waits, mut judged) = (waits(&[0, 1]), Judged::default());
-    judged.name_holders(&mut waits, &before, &held_by(2), &look(&[1, 2, 2]));
+    judged.name_holders(
+        &mut waits,
+        &before,
+        (&held_by(2), &HashSet::new()),
+        &look(&[1, 2, 2]),
+    );
     assert_eq!((judged.shown, judged.moved), ((2, 1), 1));
     let holders: Vec<Holder> = waits.iter().map(|wait| wait.holder).collect();
     assert_eq!(holders, [Holder::Thread(2), Holder::Unrecorded]);
@@ -74,7 +79,12 @@ fn a_wait_that_ended_while_frames_were_read_is_shown_without_a_holder_and_is_in_
 fn the_holder_of_a_wait_that_lasts_has_a_stack_if_it_sleeps() {
     let before = look(&[1, 1, 1]);
     let (mut waits, mut judged) = (waits(&[0]), Judged::default());
-    judged.name_holders(&mut waits, &before, &held_by(2), &look(&[1, 1, 1]));
+    judged.name_holders(
+        &mut waits,
+        &before,
+        (&held_by(2), &HashSet::new()),
+        &look(&[1, 1, 1]),
+    );
     assert_eq!((judged.shown, judged.moved), ((1, 1), 0));
     assert_eq!(judged.holders, [2]);
     assert!(!waits[0].is_over);
@@ -84,7 +94,12 @@ fn the_holder_of_a_wait_that_lasts_has_a_stack_if_it_sleeps() {
 fn who_got_the_lock_while_frames_were_read_is_not_who_the_others_waited_for() {
     let before = look(&[1, 1, 1]);
     let (mut waits, mut judged) = (waits(&[0, 1]), Judged::default());
-    judged.name_holders(&mut waits, &before, &held_by(1), &look(&[1, 2, 1]));
+    judged.name_holders(
+        &mut waits,
+        &before,
+        (&held_by(1), &HashSet::new()),
+        &look(&[1, 2, 1]),
+    );
     let holders: Vec<Holder> = waits.iter().map(|wait| wait.holder).collect();
     assert_eq!(holders, [Holder::Unrecorded; 2]);
 }
