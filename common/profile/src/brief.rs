@@ -117,8 +117,7 @@ pub fn place<'a>(kernel: &'a [Frame], user: &'a [Frame]) -> Option<Cow<'a, str>>
     let own = own(user).last().map(|at| &user[*at]);
     let of_kernel = kernel.iter().rev().find(|frame| !is_primitive(frame));
     let place = own.or(user.last()).or(of_kernel).or(kernel.last())?;
-    let file = place.name.rsplit_once("+0x").map(|(file, _)| file);
-    Some(match file.filter(|_| place.kind != FrameKind::Jit) {
+    Some(match place.unnamed_in() {
         Some(file) => match kernel.iter().find_map(system_call) {
             Some(call) => format!("{file} (no symbols), {call}()").into(),
             None => format!("{file} (no symbols)").into(),

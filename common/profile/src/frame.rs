@@ -34,6 +34,9 @@ impl FrameKind {
     }
 }
 
+/// Beginning of what a function without a name is called where one is known that it calls: `[calls:FUNCTION]`.
+pub const CALLS: &str = "[calls:";
+
 /// One function in a stack, named as well as it could be.
 ///
 /// Names are kept as they came (a process chooses its own): every writer escapes them for its format.
@@ -51,4 +54,20 @@ pub struct Frame {
     pub address: u64,
     /// Source file and line, where debug information gives them.
     pub line: Option<(Arc<str>, u32)>,
+}
+
+impl Frame {
+    /// The file that a function without a name is of; `None`: it has a name.
+    pub fn unnamed_in(&self) -> Option<&str> {
+        if self.kind != FrameKind::Jit
+            && let Some((file, _)) = self.name.rsplit_once("+0x")
+        {
+            return Some(file);
+        }
+        let module = self
+            .module
+            .as_deref()
+            .filter(|_| self.name.starts_with(CALLS))?;
+        module.rsplit('/').next()
+    }
 }

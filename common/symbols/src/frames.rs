@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use profile::frame::{Frame, FrameKind};
+use profile::frame::{CALLS, Frame, FrameKind};
 
 use crate::elfnames::Functions;
 
@@ -50,9 +50,6 @@ pub(super) fn caller_of(callee: &str) -> String {
 pub fn callee_in(name: &str) -> Option<&str> {
     name.strip_prefix(CALLS)?.strip_suffix(']')
 }
-
-/// The beginning of such names.
-const CALLS: &str = "[calls:";
 
 /// Code made at run time.
 pub(super) fn anonymous(name: Option<String>, address: u64) -> Frames {
