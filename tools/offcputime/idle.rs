@@ -26,6 +26,9 @@ use crate::offcputime::row::Row;
 const HABIT: f64 = 0.9;
 /// Share below which another wait says nothing of where a thread comes back to: it happens once, at the start.
 const SELDOM: f64 = 0.01;
+/// Share of a thread's waits from which those for its client say where it comes back to, however short they are: clients that ask again
+/// at once.
+const OFTEN: f64 = 0.1;
 /// Mean time until a thread has work again, ns.
 const BRISK_NS: u64 = 100_000;
 
@@ -49,6 +52,16 @@ struct Sum {
     /// Until work came, without the run queue.
     blocked_ns: u64,
     waits: u64,
+}
+
+impl Sum {
+    fn add(&mut self, row: &Row) {
+        self.ns += row.blocked_ns + row.runqueue_ns;
+        if !row.wait.is_runnable() {
+            self.blocked_ns += row.blocked_ns;
+            self.waits += row.count;
+        }
+    }
 }
 
 /// Fewest frames of a thread's waits that may be idle, and of those that are not.
@@ -91,8 +104,8 @@ fn lower(least: &mut Option<usize>, depth: usize) {
 /// Knowledge of threads from all their rows.
 #[derive(Default)]
 struct Habits {
-    /// Time off the CPU, ns.
-    per_thread: HashMap<Thread, u64>,
+    /// Time off the CPU, and waits in it.
+    per_thread: HashMap<Thread, Sum>,
     per_place: HashMap<Place, Sum>,
     /// Places where threads wait for their clients: how deep, and in which system call.
     for_clients: HashSet<(Thread, usize, i16)>,
@@ -110,8 +123,8 @@ impl Habits {
             }
         }
         for (row, depth) in rows.iter().zip(depths) {
-            let says = !row.wait.is_runnable() && habits.share(row) >= SELDOM;
-            if let Some(depth) = depth.filter(|_| says) {
+            let says = habits.share(row) >= SELDOM || habits.is_often_for_client(row);
+            if let Some(depth) = depth.filter(|_| says && !row.wait.is_runnable()) {
                 habits
                     .outermost
                     .entry(thread(row))
@@ -123,15 +136,9 @@ impl Habits {
     }
 
     fn add(&mut self, row: &Row) {
-        let ns = row.blocked_ns + row.runqueue_ns;
-        *self.per_thread.entry(thread(row)).or_default() += ns;
+        self.per_thread.entry(thread(row)).or_default().add(row);
         if row.user != LEFT_OUT {
-            let place = self.per_place.entry(place(row)).or_default();
-            place.ns += ns;
-            if !row.wait.is_runnable() {
-                place.blocked_ns += row.blocked_ns;
-                place.waits += row.count;
-            }
+            self.per_place.entry(place(row)).or_default().add(row);
         }
     }
 
@@ -146,7 +153,14 @@ impl Habits {
     /// Share of its thread's time that a row's place has.
     fn share(&self, row: &Row) -> f64 {
         let of_place = self.per_place.get(&place(row)).map_or(0, |place| place.ns);
-        of_place as f64 / self.per_thread[&thread(row)].max(1) as f64
+        of_place as f64 / self.per_thread[&thread(row)].ns.max(1) as f64
+    }
+
+    /// Tells if a row's waits are for a client, and many of its thread's.
+    fn is_often_for_client(&self, row: &Row) -> bool {
+        let waits = |sum: Option<&Sum>| sum.map_or(0, |sum| sum.waits) as f64;
+        let all = waits(self.per_thread.get(&thread(row)));
+        row.wait.is_for_client() && waits(self.per_place.get(&place(row))) >= OFTEN * all
     }
 
     /// Tells if a row, whose wait may be idle or reads from a pipe, is where its thread comes back to.

@@ -102,6 +102,20 @@ fn a_thread_that_waits_for_its_client_is_idle_and_not_in_its_database() {
 }
 
 #[test]
+fn a_thread_whose_client_asks_at_once_is_not_idle_where_it_waits_for_its_pool() {
+    let for_client = |count| {
+        let mut row = row(1, libc::SYS_read, 4, MS / 10, count);
+        row.wait.file_type = file_type::ACCEPTED;
+        row
+    };
+    let for_pool = |depth| row(1, libc::SYS_futex, depth, 9_000 * MS, 90);
+    let is_idle = |client, pool| marked(&[client, pool])[1];
+    assert!(!is_idle(for_client(90), for_pool(5)), "below a request");
+    assert!(is_idle(for_client(90), for_pool(3)), "between connections");
+    assert!(is_idle(for_client(9), for_pool(5)), "one client of many");
+}
+
+#[test]
 fn a_pools_thread_is_idle_between_requests_of_the_client_that_it_serves() {
     let polls_client = |user| {
         let mut row = row(1, libc::SYS_ppoll, user, 40 * MS, 5_000);
