@@ -20,6 +20,8 @@ use crate::why::lock::Lock;
 
 /// Kinds of waits in which PostgreSQL's processes wait for its own locks.
 const OF_SERVERS: [&str; 5] = ["futex", "semaphore", "epoll", "poll", "socket"];
+/// What stands behind a file whose functions have no names.
+const NO_SYMBOLS: &str = " (no symbols)";
 /// Share of the waits of a kind in a function from which a lock has a line of its own.
 const OWN_LINE: f64 = 0.1;
 /// Share of a thread's idleness in a place from which it waits for a lock there.
@@ -155,7 +157,9 @@ impl Split {
 
     /// Locks that a wait was for, by their numbers, with their parts of its time, ns; the rest of it was for none that is known.
     pub(crate) fn parts(&self, sample: &Sample, place: &Place, ns: u64) -> Vec<(usize, u64)> {
-        let spot = (sample.task.tid, place.clone());
+        let (kind, function) = place;
+        let function = function.as_deref().map(|name| without_call(name).into());
+        let spot = (sample.task.tid, (*kind, function));
         let parts = self.parts.get(&spot).into_iter().flatten();
         let mut left = ns;
         let mut found = Vec::new();
@@ -279,7 +283,13 @@ fn kinds(lock: &Contended) -> &'static [&'static str] {
 
 /// Name of the function that a stack is in.
 fn function(kernel: &[Frame], user: &[Frame]) -> Option<Arc<str>> {
-    place(kernel, user).map(|name| name.as_ref().into())
+    place(kernel, user).map(|name| without_call(&name).into())
+}
+
+/// A file's name alone where that stands for functions without names: lockstat does not see by which call they wait.
+fn without_call(name: &str) -> &str {
+    let end = name.find(NO_SYMBOLS).map(|at| at + NO_SYMBOLS.len());
+    end.map_or(name, |end| &name[..end])
 }
 
 #[cfg(test)]
