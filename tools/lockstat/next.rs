@@ -7,7 +7,7 @@ use session::next::{Step, in_remark};
 
 use crate::lockstat::args::Args;
 use crate::lockstat::headline::{is_little, like, worst};
-use crate::lockstat::row::{Holder, LockRow, Side};
+use crate::lockstat::row::{Holder, LockRow};
 use crate::lockstat::table::by_thread;
 
 /// The command that looks further, and what it answers.
@@ -41,11 +41,8 @@ pub(crate) fn next(
         // Nothing is left of what was chosen.
         (None, None) => return Step::Shortages.line(""),
     };
-    // A look at this instant knows nothing of System V's semaphores, tokens and servers' events.
-    let is_known_now =
-        row.identity.side == Side::Kernel || row.identity.is_futex() || row.identity.is_files();
     // A program that is started anew holds nothing yet.
-    if held.is_empty() && row.open > 0 && is_known_now && !target.contains("-- ") {
+    if held.is_empty() && row.open > 0 && row.is_known_now() && !target.contains("-- ") {
         return Step::LocksNow.line(&target);
     }
     match args.stacks {
@@ -77,25 +74,38 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::lockstat::row::Side;
     use crate::lockstat::row::tests::{row, waiter};
     use crate::made_up::task;
 
     #[test]
     fn a_look_at_this_instant_is_for_what_it_knows() {
-        let of = |side, class| {
+        let of = |side, number, class| {
             let mut hung = row(500);
-            (hung.identity.side, hung.identity.class) = (side, class);
+            (hung.identity.side, hung.identity.class) = (side, number);
+            hung.class = class;
             hung.open = 1;
             hung.waiters = vec![waiter(task("app", 7, 8), 500)];
             next(&Args::parse_from(["lockstat"]), &[hung], 1_000, |_| true)
         };
         let now = "lockstat --now -p 7 ";
-        assert!(of(Side::Kernel, 3).contains(now));
-        assert!(of(Side::User, 0).contains(now));
-        assert!(of(Side::User, 128).contains(now), "a file's lock");
-        // A set of System V's, and a wait event of PostgreSQL's.
-        for class in [131, 0xfe] {
-            let next = of(Side::User, class);
+        for (side, number, class) in [
+            (Side::Kernel, 3, "mutex"),
+            (Side::User, 0, "mutex"),
+            (Side::User, 0, "monitor"),
+            (Side::User, 128, "flock"),
+            (Side::User, 0xfe, "lock"),
+        ] {
+            assert!(of(side, number, class).contains(now), "{class}");
+        }
+        // A set of System V's, a row of InnoDB's, a condition that nobody knows for what.
+        for (number, class) in [
+            (131, "sysv-sem"),
+            (0, "row-lock"),
+            (0, "cond"),
+            (0xfe, "ipc"),
+        ] {
+            let next = of(Side::User, number, class);
             assert!(next.contains("lockstat -s 3 -p 7 10 "), "{next}");
         }
     }

@@ -8,6 +8,8 @@ use hist::Histogram;
 use profile::model::Task;
 use profile::rank::Rank;
 
+use crate::lockstat::futex::Class;
+
 /// Whose lock it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Side {
@@ -153,7 +155,26 @@ pub(crate) struct LockRow {
     pub(crate) last: Vec<Arrival>,
 }
 
+/// Classes of rules and servers' that a look at this instant knows.
+const KNOWN_NOW: [&str; 6] = [
+    "gil",
+    "python-lock",
+    "monitor",
+    "lwlock",
+    "lock",
+    "bufferpin",
+];
+
 impl LockRow {
+    /// Looks whether a look at this instant knows such locks, and who has them.
+    pub(crate) fn is_known_now(&self) -> bool {
+        let is_it = |class: &Class| class.is_lock() && class.word() == self.class;
+        self.identity.side == Side::Kernel
+            || self.identity.is_files()
+            || Class::FAMILIES.iter().any(is_it)
+            || KNOWN_NOW.contains(&self.class)
+    }
+
     /// Heaviest waiters and holders first.
     pub(crate) fn sort(&mut self) {
         self.waiters

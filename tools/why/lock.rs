@@ -36,6 +36,8 @@ pub(crate) struct Lock {
     locks: u64,
     /// Threads may wait for work there, as far as lockstat can tell.
     pub(crate) is_unclear: bool,
+    /// A look at this instant knows who has it.
+    pub(crate) is_known_now: bool,
 }
 
 /// A name cut to its columns: `python-lock in shop.pay (shop.py:12)` keeps the line, and the last parts of the function.
@@ -80,6 +82,7 @@ impl Lock {
             lockstat_ns: 0,
             locks: row.locks,
             is_unclear: row.what == For::Unclear,
+            is_known_now: row.is_known_now(),
         }
     }
 

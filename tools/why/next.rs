@@ -10,6 +10,7 @@ use crate::why::account::Account;
 use crate::why::args::Args;
 use crate::why::disk_users;
 use crate::why::line::{Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
+use crate::why::lock::Lock;
 use crate::why::sentences::{IS_CULPRIT, is_at_rest};
 
 /// The kernel's function that waits for a child, and the call by which dash's `wait` sleeps until a signal says that one has ended.
@@ -72,7 +73,11 @@ fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) 
         },
         _ if is_database_lock(line) => {
             let ((name, _), _) = line.whose.first()?;
-            return Some(Step::Locks.line(&of_name(name)?));
+            let step = match nobody_ends(line) {
+                true => Step::LocksNow,
+                false => Step::Locks,
+            };
+            return Some(step.line(&of_name(name)?));
         }
         _ if may_never_end(line) && !target.contains("-- ") => Step::LocksNow,
         _ if line.lock.is_some() => {
@@ -113,12 +118,14 @@ fn is_database_lock(line: &Line) -> bool {
 
 /// Looks whether these waits are for a lock, which a look at this instant knows, and nobody has ended them.
 fn may_never_end(line: &Line) -> bool {
-    let is_known_now = ["futex", "lock", "file-lock"].contains(&line.kind);
-    let is_held = line
-        .lock
-        .as_ref()
-        .is_some_and(|lock| !lock.held().is_empty());
-    let blame = line.first_blame().filter(|_| is_known_now && !is_held);
+    let is_known = line.lock.as_ref().is_none_or(|lock| lock.is_known_now);
+    is_known && ["futex", "lock", "file-lock"].contains(&line.kind) && nobody_ends(line)
+}
+
+/// Looks whether most of the waits go on, and nobody is known who holds what they are for.
+fn nobody_ends(line: &Line) -> bool {
+    let held = line.lock.as_ref().map(Lock::held).unwrap_or_default();
+    let blame = line.first_blame().filter(|_| held.is_empty());
     blame.is_some_and(|(culprit, share)| *culprit == Culprit::Nobody && share >= IS_CULPRIT)
 }
 
@@ -145,6 +152,19 @@ mod tests {
     use super::*;
     use crate::biolatency::Phase;
     use crate::why::tests::{account, command, line, program};
+
+    #[test]
+    fn a_databases_lock_that_nobody_gives_back_is_looked_at_now() {
+        let next = |culprit: Culprit| {
+            let mut line = line("epoll", 900, &[(culprit, 9)]);
+            line.stack.1 = [crate::made_up::frame(DATABASE_LOCK)].into();
+            line.whose = vec![(("postgres".into(), 8), 9)];
+            command(&account(vec![line]))
+        };
+        let asks = |next: &str, what: &str| assert!(next.starts_with(what), "{next}");
+        asks(&next(Culprit::Nobody), "lockstat --now --comm postgres");
+        asks(&next(program("postgres", 8)), "lockstat --comm postgres 10");
+    }
 
     #[test]
     fn the_next_command_looks_at_the_line_or_at_its_culprit() {
