@@ -19,6 +19,10 @@ pub(crate) use crate::why::words::{function, program};
 pub(crate) const STANDS_OUT: f64 = 0.1;
 /// Share of a line from which somebody is its culprit; of time on CPUs, from which a function is more than one of many.
 pub(crate) const IS_CULPRIT: f64 = 0.2;
+/// Share below which one of those that ran meanwhile is not worth a name beside those that are not known.
+const FEW: f64 = 0.1;
+/// Samples from which one of a few windows says where time goes.
+const MANY_SAMPLES: u64 = 100;
 /// Time looked at from which figures are more than a guess, ns: a thread has done one thing or another by then.
 const FEW_NS: u64 = 500_000_000;
 /// Places of threads with nothing to do that are named at most.
@@ -100,7 +104,10 @@ fn whole(account: &Account, first: Option<&Line>) -> Vec<String> {
 fn estimated(looked: f64, all_ns: u64) -> String {
     let looked_ns = (looked * all_ns as f64) as u64;
     match looked_ns < FEW_NS {
-        true => format!("a guess: traced for {} in all", units::duration(looked_ns)),
+        true => {
+            let time = units::duration(looked_ns);
+            format!("a guess: traced for {time} in all, for longer with --max-overhead 100")
+        }
         false => format!("estimated: traced {:.0}% of the time", 100.0 * looked),
     }
 }
@@ -211,6 +218,12 @@ fn functions(account: &Account, line: &Line) -> Vec<String> {
     let name = who(&first.culprit, account);
     let mut parts = vec![format!("{name} has {:.0}% of that", 100.0 * share)];
     // Samples of windows are not independent.
+    if account.looked.is_some() && line.blamed < MANY_SAMPLES {
+        parts.push(format!(
+            "(of {} only)",
+            units::counted(line.blamed, "samples")
+        ));
+    }
     if account.looked.is_none() {
         let interval = statistics::share(first.value, line.blamed).interval();
         parts.push(format!("({interval} with 95% confidence)"));
@@ -239,6 +252,9 @@ fn neighbour(account: &Account, line: &Line) -> Vec<String> {
     let (culprit, share) = (&first.culprit, line.share(first));
     // Any of those that are not remembered may have been it.
     let nameless = line.nameless();
+    if nameless > share && share < FEW {
+        return vec!["most of those that ran meanwhile are not known".to_owned()];
+    }
     let least = if nameless > 0.01 { "at least " } else { "" };
     let percent = format!("{least}{:.0}% of that", 100.0 * share);
     let words = format!("{} ran for {percent}", who(culprit, account));

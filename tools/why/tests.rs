@@ -303,7 +303,10 @@ fn estimates_have_neither_intervals_nor_counts() {
         text.contains("15% lost or not seen, estimated: traced 69% of the time"),
         "{text}"
     );
-    assert!(text.ends_with("f has 100% of that"), "{text}");
+    assert!(
+        text.ends_with("f has 100% of that (of 10 samples only)"),
+        "{text}"
+    );
     account.looked = Some(0.3);
     let text = said(&account);
     assert!(text.contains("a guess: traced for 300 ms in all"), "{text}");
