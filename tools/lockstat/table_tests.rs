@@ -118,6 +118,21 @@ fn a_lock_has_its_callers_its_holder_and_what_that_was_doing() {
 }
 
 #[test]
+fn time_in_the_run_queue_is_said_from_one_per_cent_on() {
+    let said = |run_queue_ns| {
+        let mut lock = row(2_000_000);
+        lock.run_queue_ns = run_queue_ns;
+        text(&[lock], 1)
+    };
+    let queued = said(20_000);
+    assert!(
+        queued.ends_with("1% of the time woken, without a CPU\n"),
+        "{queued}"
+    );
+    assert!(!said(19_999).contains("without a CPU"));
+}
+
+#[test]
 fn lists_of_who_waits_and_who_holds_add_up() {
     let mut map = row(40_000_000);
     let callers = ["a", "b", "c", "d"].into_iter().zip([20, 8, 4, 2]);

@@ -195,6 +195,16 @@ fn a_list_without_stacks_leaves_no_gap() {
 }
 
 #[test]
+fn the_idle_part_of_the_time_is_that_of_idle_waits_alone() {
+    let report = report_of(
+        "offcputime",
+        &[("poll", 900, true), ("futex", 50, false)],
+        0,
+    );
+    assert!(report.contains(" 900 ns of it idle"), "{report}");
+}
+
+#[test]
 fn whoever_had_no_quota_left_before_the_window_was_not_preempted() {
     let ready = Wait {
         flags: flags::RUNNABLE,

@@ -151,3 +151,35 @@ fn psi(lost: Lost) -> Value {
     };
     json!({"some": share(lost.some), "full": share(lost.full)})
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::pressure::stacks::Stack;
+
+    #[test]
+    fn a_resource_has_the_fields_that_are_its_own() {
+        let stack = Stack {
+            resource: 0,
+            is_culprit: false,
+            comm: "db".into(),
+            tgid: 7,
+            threads: 1,
+            weight: 5,
+            kernel: Arc::default(),
+            user: Arc::default(),
+            user_end: None,
+        };
+        let mut found = Interval::default();
+        let cpu = of_resource(&found, Resource::Cpu);
+        assert_eq!(cpu["throttled_ns"], 0);
+        assert!(cpu.get("stacks").is_none(), "{cpu}");
+        found.stacks = vec![stack];
+        let io = of_resource(&found, Resource::Io);
+        assert!(io.get("throttled_ns").is_none(), "{io}");
+        assert_eq!(io["stacks"], json!([]));
+        assert_eq!(of_resource(&found, Resource::Cpu)["stacks"][0]["ns"], 5);
+    }
+}

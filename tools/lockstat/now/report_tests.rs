@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use budget::cost::Cost;
 use profile::frame::{Frame, FrameKind};
 use profile::losses::Losses;
+use serde_json::json;
 
 use super::*;
 use crate::lockstat::futex::Class as FutexClass;
+use crate::lockstat::now::json::object;
 use crate::lockstat::now::lock::Told;
 use crate::lockstat::now::thread::{Stack, Threads};
 use crate::lockstat::postgres::Class;
@@ -135,4 +138,13 @@ fn a_short_sentence_is_one_line() {
         found.contains("  rwlock (write) queue: a (PID 4194304, TID 4194303)\n"),
         "{found}"
     );
+}
+
+#[test]
+fn a_process_that_holds_a_lock_is_told_without_a_thread() {
+    let mut snapshot = chain("a", "queue", 2, false);
+    snapshot.waits[0].holder = Holder::Process(1);
+    let told = object(&snapshot, &Verdict::of(&snapshot), &Cost::default());
+    let process = json!({"kind": "process", "comm": "a", "pid": 4_194_304});
+    assert_eq!(told["waits"][0]["holder"], process, "{told}");
 }
