@@ -112,3 +112,30 @@ fn add_header(sum: &mut Header, part: &Header) {
             .or_insert_with(|| id.clone());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_tells_what_all_its_parts_tell_alike() {
+        let part = |tool: &str, event: &str, period_ns| {
+            let mut part = Recording::default();
+            part.header.tool = tool.into();
+            part.header.event = event.into();
+            part.header.period_ns = period_ns;
+            part.header.build_ids = [("app".to_owned(), event.to_owned())].into();
+            part
+        };
+        let sum = |one, other| {
+            let header = merge(vec![one, other]).expect("a sum").header;
+            let id = header.build_ids["app"].clone();
+            (header.tool, header.event, header.period_ns, id)
+        };
+        let [one, other] = [("profile", "cycles", 7), ("perf", "page-faults", 8)];
+        let of = |(tool, event, period_ns)| part(tool, event, period_ns);
+        let alike = ("profile".into(), "cycles".into(), 7, "cycles".into());
+        assert_eq!(sum(of(one), of(one)), alike);
+        assert_eq!(sum(of(one), of(other)), Default::default());
+    }
+}

@@ -390,3 +390,7 @@ fn fit(entry: &Entry, is_line: bool, room: usize, style: Style) -> String {
     }
     format!("{name}  {}", style.dim(place))
 }
+
+#[cfg(test)]
+#[path = "top_tests.rs"]
+mod tests;

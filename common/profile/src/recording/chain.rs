@@ -223,3 +223,32 @@ fn made_up(kind: CellKind, name: NameId) -> Cell {
         frame: FrameKey::named(name),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::{ReadOptions, read};
+
+    #[test]
+    fn a_chain_has_each_box_that_is_wanted_once() {
+        let line = "app;[idle];[futex];main;wait;-;do_futex_[k] 1\n";
+        let recording = read(line.as_bytes(), &ReadOptions::default()).expect("a line");
+        let key = *recording.rows().next().expect("a row").key;
+        let boxes = |idle, reason, delimiter| {
+            let wanted = Boxes {
+                idle,
+                reason,
+                delimiter,
+            };
+            let cells = recording.chain(&key, wanted);
+            let names = cells.iter().map(|cell| recording.cell_text(cell));
+            names.collect::<Vec<_>>().join(";")
+        };
+        assert_eq!(
+            boxes(true, true, true),
+            "[idle];[futex];main;wait;-;do_futex"
+        );
+        assert_eq!(boxes(false, true, false), "[futex];main;wait;do_futex");
+        assert_eq!(boxes(false, false, false), "main;wait;do_futex");
+    }
+}

@@ -209,3 +209,20 @@ fn write_as(
         Format::Html => draw::html(recording, view, out),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_of_a_profile_has_no_field() {
+        assert_eq!(Meta::default().to_json(), Map::new());
+        let known = Meta {
+            period_ns: 1,
+            time_ns: 1,
+            ..Meta::default()
+        };
+        let keys: Vec<String> = known.to_json().into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, ["sample_period_ns", "time_ns"]);
+    }
+}

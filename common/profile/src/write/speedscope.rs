@@ -97,3 +97,24 @@ impl Frames {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::{ReadOptions, read};
+
+    #[test]
+    fn a_stack_has_each_of_its_frames_once() {
+        let text = b"app;main;read 2\n";
+        let recording = read(&text[..], &ReadOptions::default()).expect("a line");
+        let mut out = Vec::new();
+        write(&recording, &mut out).expect("a vector");
+        let document: Json = serde_json::from_slice(&out).expect("JSON");
+        let profile = &document["profiles"][0];
+        assert_eq!(profile["samples"], json!([[0, 1, 2]]));
+        assert_eq!(profile["weights"], json!([2]));
+        for (at, name) in ["app", "main", "read"].iter().enumerate() {
+            assert_eq!(document["shared"]["frames"][at]["name"], *name);
+        }
+    }
+}
