@@ -6,6 +6,7 @@ use fixtures::random::Random;
 use fixtures::{judged, recording};
 use profile::compare::Verdict;
 use profile::compare::diff::{Diff, functions, tree};
+use profile::compare::gate::{Limits, Place, gate};
 use profile::compare::scale::{Scale, Values};
 use profile::recording::Recording;
 use profile::tree::{Paths, Side};
@@ -211,4 +212,27 @@ fn what_is_on_one_side_only_and_what_was_inlined_is_said() {
     assert_eq!(find("old").own_judged.verdict, Verdict::Shrank);
     assert_eq!(find("brand_new").own_judged.verdict, Verdict::Grew);
     assert_eq!(find("g").own_judged.verdict, Verdict::Unclear);
+}
+
+#[test]
+fn a_function_is_held_to_all_of_its_time_or_to_its_own() {
+    let base = recording("a;main;f 10000\na;main;f;g 10000\na;main;i 80000\n");
+    let new = recording("a;main;f 10000\na;main;f;g 15000\na;main;i 75000\n");
+    let tree = tree(&base, &new, Paths::default());
+    let diff = functions(&tree, &base, &new, Scale::Shares);
+    let guilty = |own| {
+        let limits = Limits {
+            growth: 0.02,
+            total: None,
+            own,
+        };
+        let guilty = gate(&tree, &diff, &limits).guilty.into_iter();
+        let mut found: Vec<_> = guilty.map(|it| (it.name, it.place)).collect();
+        found.sort_by(|(one, _), (other, _)| one.cmp(other));
+        found
+    };
+    let named = |name: &str, place| (name.to_owned(), place);
+    let all = ["f", "g"].map(|name| named(name, Place::Everywhere));
+    assert_eq!(guilty(false), all);
+    assert_eq!(guilty(true), [named("g", Place::Itself)]);
 }
