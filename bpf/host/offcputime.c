@@ -147,6 +147,15 @@ bool host_close(struct task_struct *task, struct open_phase *to)
 	return host_tells(close_members, task, to);
 }
 
+/* Processes are told apart. */
+void host_ask_details(void)
+{
+	struct offcputime_config asked = config;
+
+	asked.details = 1;
+	host_poke(&config, &asked, sizeof(asked));
+}
+
 /* Stacks are walked where a thread that has been switched to leaves the scheduler. */
 void host_walk_on_exit(void)
 {

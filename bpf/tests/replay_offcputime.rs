@@ -12,6 +12,8 @@ mod left;
 mod no_state;
 #[path = "host/one_window.rs"]
 mod one_window;
+#[path = "host/offcputime_processes.rs"]
+mod processes;
 #[path = "host/offcputime_one_window.rs"]
 mod same_in_one;
 #[path = "host/offcputime_totals.rs"]

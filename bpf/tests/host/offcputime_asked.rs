@@ -174,8 +174,8 @@ impl Row {
 pub(crate) struct Open {
     pub(crate) phase_ns: u64,
     pub(crate) lifetime_ns: u64,
-    /// Sums before the phase, which only tools that keep processes apart read.
-    sums: [u64; 3],
+    /// Sums before the phase, which only tools that keep processes apart read: on a CPU, unseen, lost.
+    pub(crate) sums: [u64; 3],
     pub(crate) blocked_ns: u64,
     pub(crate) runqueue_ns: u64,
     waker: u64,
