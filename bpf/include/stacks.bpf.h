@@ -183,7 +183,9 @@ static __always_inline bool lacks_tables(const struct stack_scratch *scratch)
 {
 	if (unwind_mode == UNWIND_FP || scratch->unwind.compat)
 		return false;
-	return !scratch->unwind.process.mappings || scratch->record.end == STACK_END_NO_TABLE;
+	if (!scratch->unwind.process.mappings && !scratch->unwind.met)
+		return true;
+	return scratch->record.end == STACK_END_NO_TABLE;
 }
 
 /* What was walked into the scratch; the memory map's address tells an exec under the same ID apart. */
