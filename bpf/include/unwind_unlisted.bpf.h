@@ -185,7 +185,7 @@ static __always_inline __u32 search_unlisted(__u32 slot, struct unwind *at, __u6
 	return find_rule(own->pages_at, offset);
 }
 
-/* Whether the mappings of the current task can be found here. */
+/* True where the kernel keeps mappings in a tree that can be read. */
 static __always_inline bool can_find_mappings(void)
 {
 	return bpf_core_field_exists(struct mm_struct, mm_mt);

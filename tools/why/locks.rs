@@ -20,7 +20,7 @@ use crate::why::lock::Lock;
 
 /// Kinds of waits in which PostgreSQL's processes wait for its own locks.
 const OF_SERVERS: [&str; 5] = ["futex", "semaphore", "epoll", "poll", "socket"];
-/// What stands behind a file whose functions have no names.
+/// Words behind a file whose functions have no names.
 const NO_SYMBOLS: &str = " (no symbols)";
 /// Share of the waits of a kind in a function from which a lock has a line of its own.
 const OWN_LINE: f64 = 0.1;

@@ -136,7 +136,7 @@ pub trait Engine {
     /// The engine's own; they end the run, as those of all that follows.
     fn open(&mut self, length: Option<Duration>) -> Result<u64>;
 
-    /// What is traced, for the line that says that tracing has begun, if the tool's name does not tell.
+    /// Subject of tracing, for the line that says that tracing has begun, if the tool's name does not tell.
     fn describe(&self) -> String {
         String::new()
     }

@@ -67,7 +67,7 @@ pub(crate) struct JavaThread {
     /// The monitor that it waits to have.
     pub(crate) awaited: Option<u64>,
     address: u64,
-    /// What monitors know it by.
+    /// Its number in monitors.
     owner_id: Option<u64>,
     stack: Range<u64>,
 }
@@ -110,7 +110,7 @@ impl<'a> Machine<'a> {
         })
     }
 
-    /// Who of these has a monitor; `None`: nobody, or it is not known.
+    /// The one of these that has a monitor; `None`: nobody, or it is not known.
     pub(crate) fn owner<'b>(
         &self,
         monitor: u64,
@@ -162,7 +162,7 @@ impl<'a> Machine<'a> {
             .find_map(name)
     }
 
-    /// Where an object's class may be: the machine does not say whether a number of its own stands for it, or a part of the header.
+    /// Places where an object's class may be: the machine does not say whether a number of its own stands for it, or a part of the header.
     fn classes(&self, object: u64) -> [Option<u64>; 3] {
         let number =
             || self.half(self.field(object, &["oopDesc"], "_metadata._compressed_klass")?);

@@ -41,7 +41,7 @@ impl Javas {
         javas
     }
 
-    /// Whether there is any.
+    /// Tells if there is any.
     pub(super) fn are_there(&self) -> bool {
         !self.described.is_empty()
     }

@@ -83,7 +83,7 @@ impl Waited {
         }
     }
 
-    /// Who has it is read out of the program, after the looks.
+    /// Its holder is read out of the program, after the looks.
     pub(crate) fn is_read(self) -> bool {
         matches!(self, Self::Python | Self::Java)
     }
