@@ -113,3 +113,23 @@ fn what_was_seen_of_a_part_of_the_time_stands_for_all_of_it() {
     let place: Place = ("futex", Some(AT.into()));
     assert_eq!(split.parts(&off.samples[0], &place, 1_000), [(0, 400)]);
 }
+
+/// lockstat has no stack of the kernel's, which tells the call, and the functions that it names by what they call have none here.
+#[test]
+fn waits_in_functions_without_names_are_joined_whatever_their_call() {
+    let mut off = off_cpu(vec![wait(1, 1_000)], 1);
+    let sample = &mut off.samples[0];
+    sample.user = [frame("mariadbd+0x12")].into();
+    sample.kernel = [frame("__x64_sys_futex")].into();
+    sample.idle = true;
+    let mut lock = lock(&[(1, 1_000)]);
+    (lock.row.class, lock.row.what) = ("row-lock", For::Others);
+    let mut caller = frame("[calls:thd_storage_lock_wait]");
+    caller.module = Some("/usr/sbin/mariadbd".into());
+    lock.waits[0].user = [caller].into();
+    take_from_idleness(&mut off, std::slice::from_ref(&lock), 1.0);
+    assert!(!off.samples[0].idle);
+    let split = Split::of(&off, &[lock], 1.0);
+    let place: Place = ("futex", Some("mariadbd (no symbols), futex()".into()));
+    assert_eq!(split.parts(&off.samples[0], &place, 1_000), [(0, 1_000)]);
+}
