@@ -19,6 +19,8 @@ const MOST_MACHINES: usize = 64;
 pub(super) struct Javas {
     /// Addresses of the machines' descriptions, by process.
     described: HashMap<u32, u64>,
+    /// Processes beyond the most, which nobody looked at.
+    pub(super) left_out: u64,
 }
 
 impl Javas {
@@ -31,7 +33,11 @@ impl Javas {
             let thread = &threads.all[found.wait.waiter];
             let tgid = thread.task.tgid;
             let is_out = thread.compat || locked.contains(&thread.space);
-            if is_out || javas.described.len() >= MOST_MACHINES || !known.insert(tgid) {
+            if is_out || !known.insert(tgid) {
+                continue;
+            }
+            if javas.described.len() >= MOST_MACHINES {
+                javas.left_out += 1;
                 continue;
             }
             let (library, variable) = DESCRIPTION;

@@ -114,6 +114,11 @@ pub(super) fn settle(
         "processes not looked at for Python: no time",
         pythons.late.len() as u64,
     );
+    snapshot.losses.count(
+        "java_left_out",
+        "processes not looked at for Java: too many",
+        javas.left_out,
+    );
     names::name(
         &mut snapshot.waits,
         &snapshot.threads,
