@@ -53,9 +53,26 @@ const WANTED: [(&str, &str); 27] = [
     ("Symbol", "_body"),
 ];
 
+/// Places of all fields in the structures of a process's machine, which stay where they are.
+pub(crate) struct Description(Fields);
+
+impl Description {
+    /// `at`: the address of the variable of this name; `None`: it describes nothing that is known.
+    pub(crate) fn read(at: u64, read: Read<'_>) -> Option<Self> {
+        let fields = Fields::read(word(read, at)?, &WANTED, read);
+        let needed = [
+            (&["ThreadsSMRSupport"][..], "_java_thread_list"),
+            (THREADS, "_current_pending_monitor"),
+            (&["ObjectMonitor"], "_owner"),
+        ];
+        let has = |(types, name): (&[&'static str], _)| fields.of(types, name).is_some();
+        needed.into_iter().all(has).then_some(Self(fields))
+    }
+}
+
 /// The machine of a process.
 pub(crate) struct Machine<'a> {
-    fields: Fields,
+    fields: &'a Fields,
     read: Read<'a>,
 }
 
@@ -73,18 +90,9 @@ pub(crate) struct JavaThread {
 }
 
 impl<'a> Machine<'a> {
-    /// `description`: the address of the variable of this name; `None`: it describes nothing that is known.
-    pub(crate) fn find(description: u64, read: Read<'a>) -> Option<Self> {
-        let table = word(read, description)?;
-        let fields = Fields::read(table, &WANTED, read);
-        let machine = Self { fields, read };
-        let needed = [
-            (&["ThreadsSMRSupport"][..], "_java_thread_list"),
-            (THREADS, "_current_pending_monitor"),
-            (&["ObjectMonitor"], "_owner"),
-        ];
-        let has = |(types, name): (&[&'static str], _)| machine.field(0, types, name).is_some();
-        needed.into_iter().all(has).then_some(machine)
+    pub(crate) fn of(description: &'a Description, read: Read<'a>) -> Self {
+        let fields = &description.0;
+        Self { fields, read }
     }
 
     /// All threads that there are; `None`: they cannot be read.

@@ -112,7 +112,8 @@ fn a_monitor_has_the_thread_whose_address_it_has_or_whose_stack_its_lock_is_on()
         let memory = machine();
         memory.put_word(MONITOR + 8, owner);
         let read = |address: u64, buffer: &mut [u8]| memory.read(address, buffer);
-        let machine = Machine::find(DESCRIBED_AT, &read).expect("all that is needed");
+        let description = Description::read(DESCRIBED_AT, &read).expect("all that is needed");
+        let machine = Machine::of(&description, &read);
         let threads = machine.threads().expect("a list");
         let awaited: Vec<_> = threads
             .iter()
@@ -130,10 +131,10 @@ fn a_machine_that_makes_no_sense_is_none_or_has_nobody() {
     memory.describe(&FIELDS[..5]);
     let read = |address: u64, buffer: &mut [u8]| memory.read(address, buffer);
     assert!(
-        Machine::find(DESCRIBED_AT, &read).is_none(),
+        Description::read(DESCRIBED_AT, &read).is_none(),
         "fields are missing"
     );
-    assert!(Machine::find(8, &read).is_none(), "nothing is there");
+    assert!(Description::read(8, &read).is_none(), "nothing is there");
 
     // Addresses beyond all that there is, and more threads than anybody has.
     for (address, word) in [
@@ -145,7 +146,8 @@ fn a_machine_that_makes_no_sense_is_none_or_has_nobody() {
         let memory = machine();
         memory.put_word(address, word);
         let read = |address: u64, buffer: &mut [u8]| memory.read(address, buffer);
-        let machine = Machine::find(DESCRIBED_AT, &read).expect("all that is needed");
+        let description = Description::read(DESCRIBED_AT, &read).expect("all that is needed");
+        let machine = Machine::of(&description, &read);
         let threads = machine.threads().unwrap_or_default();
         assert!(threads.len() <= MOST_THREADS, "{word:#x} at {address:#x}");
         assert_eq!(machine.owner(u64::MAX, &threads), None);
@@ -163,5 +165,5 @@ fn a_machine_that_makes_no_sense_is_none_or_has_nobody() {
         }
         memory.read(address, buffer) || address >= TABLE
     };
-    assert!(Machine::find(DESCRIBED_AT, &read).is_none());
+    assert!(Description::read(DESCRIBED_AT, &read).is_none());
 }

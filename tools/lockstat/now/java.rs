@@ -9,7 +9,7 @@ use super::claim::Claim;
 use super::lock::{Holder, Identity, Told, Wait, Waited};
 use super::thread::Threads;
 use super::waits::Found;
-use crate::lockstat::hotspot::{DESCRIPTION, JavaThread, Machine};
+use crate::lockstat::hotspot::{DESCRIPTION, Description, JavaThread, Machine};
 
 /// Virtual machines whose threads are looked at.
 const MOST_MACHINES: usize = 64;
@@ -17,8 +17,8 @@ const MOST_MACHINES: usize = 64;
 /// Waits of processes that run a Java virtual machine.
 #[derive(Default)]
 pub(super) struct Javas {
-    /// Addresses of the machines' descriptions, by process.
-    described: HashMap<u32, u64>,
+    /// The machines' descriptions, by process.
+    described: HashMap<u32, Description>,
     /// Processes beyond the most, which nobody looked at.
     pub(super) left_out: u64,
 }
@@ -41,8 +41,11 @@ impl Javas {
                 continue;
             }
             let (library, variable) = DESCRIPTION;
-            let description = places.variable_of_library(tgid, library, variable);
-            javas.described.extend(description.map(|at| (tgid, at)));
+            let at = places.variable_of_library(tgid, library, variable);
+            let description = at.and_then(|at| Description::read(at, &memory_of(tgid)));
+            javas
+                .described
+                .extend(description.map(|described| (tgid, described)));
         }
         javas
     }
@@ -57,7 +60,7 @@ impl Javas {
     pub(super) fn name(&self, threads: &Threads, waits: &mut Vec<Wait>) {
         for (tgid, description) in &self.described {
             let members = members(threads, *tgid);
-            with_machine(*tgid, *description, |machine, java| {
+            with_machine(*tgid, description, |machine, java| {
                 for (tid, monitor) in awaited(java) {
                     let Some(waiter) = members.get(&tid) else {
                         continue;
@@ -98,7 +101,7 @@ impl Javas {
         let (mut claims, mut lasting) = (HashMap::new(), HashSet::new());
         for (tgid, description) in &self.described {
             let members = members(threads, *tgid);
-            with_machine(*tgid, *description, |machine, java| {
+            with_machine(*tgid, description, |machine, java| {
                 let now: HashMap<u32, u64> = awaited(java).collect();
                 for wait in waits.iter().filter(|wait| wait.kind == Waited::Java) {
                     let waiter = &threads.all[wait.waiter];
@@ -137,14 +140,19 @@ fn members(threads: &Threads, tgid: u32) -> HashMap<u32, usize> {
     own.map(|(index, thread)| (thread.own_tid, index)).collect()
 }
 
-/// Reads a process's virtual machine and its threads, if that can be done.
-fn with_machine(tgid: u32, description: u64, does: impl FnOnce(&Machine<'_>, &[JavaThread])) {
-    let read = |address: u64, buffer: &mut [u8]| {
-        memory::read(tgid, address, buffer).ok() == Some(buffer.len())
-    };
-    if let Some(machine) = Machine::find(description, &read)
-        && let Some(threads) = machine.threads()
-    {
+/// Reads the threads of a process's virtual machine, if that can be done.
+fn with_machine(
+    tgid: u32,
+    description: &Description,
+    does: impl FnOnce(&Machine<'_>, &[JavaThread]),
+) {
+    let read = memory_of(tgid);
+    let machine = Machine::of(description, &read);
+    if let Some(threads) = machine.threads() {
         does(&machine, &threads);
     }
+}
+
+fn memory_of(tgid: u32) -> impl Fn(u64, &mut [u8]) -> bool {
+    move |address, buffer| memory::read(tgid, address, buffer).ok() == Some(buffer.len())
 }
