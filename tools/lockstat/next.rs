@@ -93,6 +93,7 @@ mod tests {
             (Side::Kernel, 3, "mutex"),
             (Side::User, 0, "mutex"),
             (Side::User, 0, "monitor"),
+            (Side::User, 0, "join"),
             (Side::User, 128, "flock"),
             (Side::User, 0xfe, "lock"),
         ] {

@@ -156,8 +156,9 @@ pub(crate) struct LockRow {
 }
 
 /// Classes of rules and servers' that a look at this instant knows.
-const KNOWN_NOW: [&str; 6] = [
+const KNOWN_NOW: [&str; 7] = [
     "gil",
+    "join",
     "python-lock",
     "monitor",
     "lwlock",
