@@ -21,7 +21,8 @@ static __always_inline __u64 intern_waker(__u32 slot, struct stack_scratch *scra
 	stack->kind = STACK_WAKER;
 	stack->end = 0;
 	stack->tgid = tgid;
-	return intern_stack(slot, tgid, false);
+	/* Beside the thread's ID: that of a first thread is the same, and one would take the other out of the hash. */
+	return intern_stack(slot, (__u64)tgid << 32, false);
 }
 
 /* The task that is current, with the stacks that `wanted` does not exclude. */

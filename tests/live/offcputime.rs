@@ -1,6 +1,6 @@
 //! offcputime against a log of the kernel's own events, and what programs say they waited for.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 
 use crate::beside::lockstat_user::locks;
@@ -122,6 +122,23 @@ fn the_waker_of_a_pipe_read_is_its_writer() {
         assert_eq!(stack["waker"]["comm"], "h-pipe");
         assert!(has_kernel_frame(&stack["waker"], "pipe_write"), "{stack}");
     }
+}
+
+/// Processes of one name and one stack, each of which wakes the shell once.
+#[test]
+fn each_child_that_ends_a_wait_is_one_of_its_own() {
+    let _machine = Machine::alone();
+    let ids = tempfile::NamedTempFile::new().expect("a file");
+    let children = "for i in 1 2 3 4 5 6 7; do sleep 0.02 & echo $!; wait $!; done";
+    let script = format!("exec >{}; {children}", ids.path().display());
+    let output = Tool::run("offcputime", ["--waker", "-j", "--", "sh", "-c", &script]);
+    let report = output.ok().report();
+    let woken = list(&report, "stacks").iter();
+    let woken = woken.filter(|stack| stack["comm"] == "sh" && stack["reason"] == "wait");
+    let enders: BTreeSet<u64> = woken.map(|stack| number(stack, "waker.pid")).collect();
+    let children = fs::read_to_string(ids.path()).expect("IDs");
+    let children = children.lines().map(|id| id.parse().expect("an ID"));
+    assert_eq!(enders, children.collect::<BTreeSet<u64>>());
 }
 
 /// The kernel has one inode for all of these.
