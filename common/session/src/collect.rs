@@ -5,15 +5,23 @@ use std::time::Duration;
 
 use anyhow::Result;
 use budget::Next;
-use host::clock::{monotonic_ns, nanoseconds};
+use host::clock::monotonic_ns;
 use host::signals::{self, Signals};
 
 use crate::command::Running;
+use crate::lives::Lives;
 use crate::outcome::Outcome;
 use crate::progress::{Progress, State};
 
 /// Longest pause between two looks at the rings: what they hold must last that long.
 const STEP: Duration = Duration::from_millis(50);
+
+/// Events that end a run before its time.
+pub(crate) struct Ending<'a> {
+    pub(crate) signals: &'a Signals,
+    pub(crate) command: Option<&'a mut Running>,
+    pub(crate) lives: &'a Lives,
+}
 
 /// What ends a collection.
 pub struct Until<'a> {
@@ -21,6 +29,8 @@ pub struct Until<'a> {
     pub signals: &'a Signals,
     /// `-- COMMAND`.
     pub command: Option<&'a mut Running>,
+    /// `-p`, whose end ends a run that has no other.
+    lives: Option<&'a Lives>,
     /// When the window opened, ns.
     pub start_ns: u64,
     /// When it closes, ns; `None`: when something else ends it.
@@ -55,19 +65,14 @@ pub fn collect(
 }
 
 impl<'a> Until<'a> {
-    /// A window of `duration`, or open-ended, from `start_ns` on.
-    pub fn new(
-        signals: &'a Signals,
-        command: Option<&'a mut Running>,
-        start_ns: u64,
-        duration: Option<Duration>,
-    ) -> Self {
-        let deadline_ns = duration.map(|duration| start_ns.saturating_add(nanoseconds(duration)));
+    /// An open-ended window from `start_ns` on. `is_endless`: nothing is to end the run but what happens.
+    pub(crate) fn new(ending: &'a mut Ending<'_>, start_ns: u64, is_endless: bool) -> Self {
         Self {
-            signals,
-            command,
+            signals: ending.signals,
+            command: ending.command.as_deref_mut(),
+            lives: Some(ending.lives).filter(|_| is_endless),
             start_ns,
-            deadline_ns,
+            deadline_ns: None,
             // A window that a report has closed is to open again at once.
             next: Next {
                 due_ns: Some(start_ns),
@@ -92,6 +97,7 @@ impl Until<'_> {
                 .command
                 .as_mut()
                 .is_some_and(|command| command.exited())
+            || self.lives.is_some_and(Lives::are_over)
     }
 
     /// To the next step, which a budget may want earlier.

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use host::clock::{monotonic_ns, nanoseconds};
-use host::signals::Signals;
 
 use crate::Engine;
-use crate::collect::{Until, collect};
-use crate::command::Running;
+use crate::collect::{Ending, Until, collect};
 use crate::progress::Progress;
 use crate::schedule::{Schedule, Ticker};
 
@@ -18,7 +16,7 @@ use crate::schedule::{Schedule, Ticker};
 pub(super) fn report_each(
     schedule: &Schedule,
     quiet: bool,
-    (signals, mut command): (&Signals, Option<&mut Running>),
+    mut ending: Ending<'_>,
     engine: &mut impl Engine,
     end_ns: &mut u64,
 ) -> Result<()> {
@@ -31,7 +29,7 @@ pub(super) fn report_each(
     let mut events = 0;
     for count in 1.. {
         let before = events;
-        let mut until = Until::new(signals, command.as_deref_mut(), *end_ns, None);
+        let mut until = Until::new(&mut ending, *end_ns, schedule.is_endless());
         let tick_ns = ticker.as_ref().map(Ticker::next_ns);
         until.deadline_ns = tick_ns.into_iter().chain(deadline_ns).min();
         let whole = until.deadline_ns.map(|end| end.saturating_sub(*end_ns));

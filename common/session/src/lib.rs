@@ -12,6 +12,7 @@ pub mod command;
 pub mod detaching;
 pub mod glob;
 mod intervals;
+mod lives;
 pub mod names;
 pub mod needs;
 pub mod next;
@@ -47,8 +48,9 @@ use host::signals::Signals;
 use symbols::KernelNames;
 
 use crate::closing::Closing;
-use crate::collect::finish;
+use crate::collect::{Ending, finish};
 use crate::command::Corked;
+use crate::lives::Lives;
 use crate::names::Names;
 use crate::outcome::Outcome;
 use crate::output::OutputFile;
@@ -273,6 +275,7 @@ pub fn trace<T: Options>(
         ..
     } = tool.asked();
     let names = Names::look(targets);
+    let lives = Lives::look(targets);
     let start_ns = engine.open(schedule.only())?;
     if !common.quiet {
         let words = schedule.describe(engine.describe(), corked.is_some());
@@ -285,11 +288,15 @@ pub fn trace<T: Options>(
     }
     let mut command = corked.map(Corked::start).transpose()?;
     let mut end_ns = start_ns;
-    let ending = (signals, command.as_mut());
+    let ending = Ending {
+        signals,
+        command: command.as_mut(),
+        lives: &lives,
+    };
     let written = report_each(&schedule, common.quiet, ending, engine, &mut end_ns);
     let window = Edges { start_ns, end_ns };
-    let ran =
-        program::unless_closed(written, ()).and_then(|()| close(tool, engine, window, &names));
+    let ran = program::unless_closed(written, ())
+        .and_then(|()| close(tool, engine, window, (&names, &lives)));
     let ran = finish(command, signals, ran);
     if !tool.repeats() {
         detaching::hand_over(common.quiet);
@@ -313,13 +320,14 @@ fn close<T: Options>(
     tool: &T,
     engine: &mut impl Engine,
     window: Edges,
-    names: &Names<'_>,
+    (names, lives): (&Names<'_>, &Lives),
 ) -> Result<Outcome> {
     let Asked {
         common, outputs, ..
     } = tool.asked();
     let mut closing = engine.closing(window)?;
     let remark = names.remark(closing.of_targets.unwrap_or(closing.events.0));
+    closing.notes.extend(lives.remark());
     closing.notes.extend(remark);
     closing.print(T::NAME, window.duration(), common);
     for file in outputs {

@@ -1,0 +1,107 @@
+//! Processes that were asked for, and whether they are still there.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::targets::Targets;
+
+/// The processes that `-p` names, where no other threads are asked for.
+pub(crate) struct Lives {
+    processes: Vec<(u32, OwnedFd)>,
+    /// All of them could be opened, and nobody else is a target.
+    are_all: bool,
+}
+
+impl Lives {
+    /// Those that are there when tracing begins.
+    pub(crate) fn look(targets: &Targets) -> Self {
+        let open = |pid: &u32| {
+            let id = Pid::from_raw(i32::try_from(*pid).ok()?)?;
+            // Before Linux 5.3 nobody can be told of an end.
+            Some((*pid, pidfd_open(id, PidfdFlags::empty()).ok()?))
+        };
+        let processes: Vec<_> = targets.pids.iter().filter_map(open).collect();
+        let are_all = processes.len() == targets.pids.len() && targets.tids.is_empty();
+        Self { processes, are_all }
+    }
+
+    /// Tells if nobody is left who was asked for.
+    pub(crate) fn are_over(&self) -> bool {
+        self.are_all
+            && !self.processes.is_empty()
+            && self.processes.iter().all(|(_, fd)| has_ended(fd))
+    }
+
+    /// A remark on those that have ended.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let ended = self.processes.iter().filter(|(_, fd)| has_ended(fd));
+        let ended: Vec<u32> = ended.map(|(pid, _)| *pid).collect();
+        match &ended[..] {
+            [] => None,
+            [pid] => Some(format!("process {pid} ended while it was traced")),
+            [first, ..] => Some(format!(
+                "{} of {} processes ended while they were traced, {first} for one",
+                ended.len(),
+                self.processes.len()
+            )),
+        }
+    }
+}
+
+fn has_ended(process: &OwnedFd) -> bool {
+    let mut ends = [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)];
+    poll(&mut ends, Some(&Timespec::default())).is_ok_and(|ended| ended > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("1000").spawn().expect("sleep")
+    }
+
+    fn end(mut child: Child) {
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+    }
+
+    fn of(children: &[&Child]) -> Targets {
+        Targets {
+            pids: children.iter().map(|child| child.id()).collect(),
+            ..Targets::default()
+        }
+    }
+
+    #[test]
+    fn a_run_is_over_when_the_last_of_its_processes_has_ended() {
+        let (one, two) = (sleeper(), sleeper());
+        let lives = Lives::look(&of(&[&one, &two]));
+        let id = one.id();
+        assert_eq!((lives.are_over(), lives.remark()), (false, None));
+        end(one);
+        assert!(!lives.are_over());
+        let said = lives.remark().expect("a remark");
+        assert_eq!(
+            said,
+            format!("1 of 2 processes ended while they were traced, {id} for one")
+        );
+        end(two);
+        assert!(lives.are_over());
+    }
+
+    #[test]
+    fn threads_that_are_asked_for_beside_go_on() {
+        let child = sleeper();
+        let mut targets = of(&[&child]);
+        targets.tids = vec![std::process::id()];
+        let lives = Lives::look(&targets);
+        end(child);
+        assert!(!lives.are_over());
+        assert!(!Lives::look(&Targets::default()).are_over(), "all threads");
+    }
+}
