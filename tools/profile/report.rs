@@ -12,7 +12,7 @@ use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
 use profile::text::{WIDTH, sentence, write_lines};
 use profile::write::{Format as FileFormat, Meta, write_moments};
-use profile::{ends, json, units};
+use profile::{ends, json, nameless, units};
 use serde_json::{Map, Value, json};
 use session::closing::{self, Closing};
 use session::options::terminal_width;
@@ -265,7 +265,9 @@ impl Report<'_> {
             losses: harvest.losses.clone(),
             losses_of_ns: 0,
             cost: *self.cost,
-            notes: texts(short).collect(),
+            notes: texts(short)
+                .chain(nameless::describe(self.profile))
+                .collect(),
             details: std::iter::once(stacks.describe_unnamed())
                 .chain(texts(enough))
                 .collect(),

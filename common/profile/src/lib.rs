@@ -18,6 +18,7 @@ pub mod json;
 pub mod listing;
 pub mod losses;
 pub mod model;
+pub mod nameless;
 mod pprof;
 pub mod rank;
 pub mod read;
