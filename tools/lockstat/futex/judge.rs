@@ -77,6 +77,18 @@ impl Verdict {
             confidence,
         }
     }
+
+    /// Meaning of a lock of Python's, whose role its library does not tell, where a rule knows what the program has made of it.
+    pub(crate) fn made_into(mut self, rules: &Rules, frames: &[Frame]) -> Self {
+        if self.meaning.role == Role::Unsaid
+            && let Some((word, role)) = rules.named(calls(frames))
+        {
+            self.meaning.class = Class::Named;
+            self.meaning.word = word;
+            self.meaning.role = role;
+        }
+        self
+    }
 }
 
 /// A function, and the file that it is in.

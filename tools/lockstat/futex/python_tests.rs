@@ -1,4 +1,5 @@
 use super::*;
+use crate::lockstat::futex::Rules;
 use crate::made_up::frame;
 
 fn native(name: &str) -> Frame {
@@ -134,4 +135,27 @@ fn who_waits_is_named_with_its_place() {
         Some("Condition.wait (threading.py:300)")
     );
     assert_eq!(caller(&[native("main")], true), None);
+}
+
+/// SQLAlchemy's pool has a queue of its own, with a condition variable of the library's.
+#[test]
+fn a_rule_knows_what_a_program_has_made_of_a_condition_variable() {
+    let rules = Rules::ours();
+    let waits_in = |callers: &[(&str, &str)]| {
+        let library = callers
+            .iter()
+            .copied()
+            .chain([("threading.Condition.wait", "threading.py")]);
+        let stack = stack(&library.collect::<Vec<_>>(), &SEM);
+        let verdict = judge(&stack)
+            .expect("a lock of Python's")
+            .made_into(&rules, &stack);
+        (verdict.meaning.word, verdict.meaning.role)
+    };
+    let pool = [
+        ("sqlalchemy.pool.impl.QueuePool._do_get", "impl.py"),
+        ("sqlalchemy.util.queue.Queue.get", "queue.py"),
+    ];
+    assert_eq!(waits_in(&pool), ("conn-pool", Role::Trouble));
+    assert_eq!(waits_in(&[]), ("cond", Role::Unsaid));
 }

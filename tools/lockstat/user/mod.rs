@@ -186,7 +186,8 @@ fn verdict(
     for id in ids.filter(|id| *id != 0) {
         let frames = stacks.user_names(id);
         let by_rules = || classify(rules, evidence, calls(&frames));
-        let verdict = python::judge(&frames).unwrap_or_else(by_rules);
+        let of_python = || python::judge(&frames).map(|verdict| verdict.made_into(rules, &frames));
+        let verdict = of_python().unwrap_or_else(by_rules);
         if verdict.confidence >= BY_NAME {
             return verdict;
         }
