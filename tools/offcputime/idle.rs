@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use host::waits::{Reason, Wait};
 use profile::frame::Frame;
+use session::targets::Targets;
 use stacks::LEFT_OUT;
 
 use crate::offcputime::row::Row;
@@ -40,6 +41,30 @@ const GO_RESTS: [&str; 4] = [
     "runtime.sysmon",
 ];
 
+/// Threads that are traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Traced {
+    /// The machine's.
+    All,
+    /// Those that were asked for, with their children.
+    Families,
+    /// Those that were asked for; none of their children.
+    Chosen,
+}
+
+impl Traced {
+    /// `is_choice`: threads were asked for, or chosen where nobody was.
+    pub(crate) fn of(targets: &Targets, is_choice: bool) -> Self {
+        let are_named =
+            !targets.pids.is_empty() || !targets.tids.is_empty() || targets.comm.is_some();
+        match is_choice {
+            false => Self::All,
+            true if are_named || targets.are_all() => Self::Chosen,
+            true => Self::Families,
+        }
+    }
+}
+
 /// A place where a thread waits: its stack, the kernel's if it has no other, and the system call.
 type Place = (Thread, u64, u64, i16);
 
@@ -52,6 +77,8 @@ struct Sum {
     /// Until work came, without the run queue.
     blocked_ns: u64,
     waits: u64,
+    /// Some of the waits are over.
+    has_ended: bool,
 }
 
 impl Sum {
@@ -60,6 +87,7 @@ impl Sum {
         if !row.wait.is_runnable() {
             self.blocked_ns += row.blocked_ns;
             self.waits += row.count;
+            self.has_ended |= row.count > u64::from(row.is_open);
         }
     }
 }
@@ -164,13 +192,13 @@ impl Habits {
     }
 
     /// Tells if a row, whose wait may be idle or reads from a pipe, is where its thread comes back to.
-    fn is_home(&self, row: &Row, depth: Option<usize>, is_choice: bool) -> bool {
+    fn is_home(&self, row: &Row, depth: Option<usize>, traced: Traced) -> bool {
         let outermost = self.outermost.get(&thread(row));
         let is_habit = self.share(row) >= HABIT;
         if row.wait.reads_pipe() {
             let server = outermost.filter(|outermost| outermost.is_server());
             let home = server.and_then(|outermost| outermost.pipe);
-            return home.is_some() && depth == home || !is_choice && is_habit;
+            return home.is_some() && depth == home || traced == Traced::All && is_habit;
         }
         let busy = outermost.and_then(|outermost| outermost.busy);
         let is_below = depth.zip(busy).is_some_and(|(depth, busy)| busy < depth);
@@ -182,12 +210,12 @@ impl Habits {
 }
 
 /// Tells of each row if it is idle, in order. `depths`: how deep each row's wait is in its program, where the stack is complete.
-/// `is_choice`: threads were asked for. `has_left`: whether the thread of a row has ended after a wait for no condition variable, and
+/// `has_left`: whether the thread of a row has ended after a wait for no condition variable, and
 /// its program goes on: pools let threads go that have waited for long. `watches_sockets`: whether the epolls of a process do.
 pub(crate) fn mark(
     rows: &[Row],
     depths: &[Option<usize>],
-    is_choice: bool,
+    traced: Traced,
     mut has_left: impl FnMut(&Row) -> bool,
     mut watches_sockets: impl FnMut(u32) -> bool,
 ) -> Vec<bool> {
@@ -200,13 +228,16 @@ pub(crate) fn mark(
             return false;
         }
         if row.wait.is_stopped() {
-            return !is_choice && row.is_open && habits.share(row) >= HABIT;
+            return traced == Traced::All && row.is_open && habits.share(row) >= HABIT;
         }
         if !(row.wait.may_be_idle() || row.wait.reads_pipe()) {
             return false;
         }
         let place = &habits.per_place[&place(row)];
-        if !habits.is_home(row, *depth, is_choice) {
+        if !habits.is_home(row, *depth, traced) {
+            return false;
+        }
+        if traced == Traced::Chosen && row.wait.is_for_child() && place.has_ended {
             return false;
         }
         let is_brisk = place.blocked_ns / place.waits.max(1) < BRISK_NS;
@@ -229,7 +260,7 @@ pub(crate) fn homes(rows: &[Row], depths: &[Option<usize>]) -> Vec<bool> {
     let is_home = |(row, depth): (&Row, &Option<usize>)| {
         let may_be = row.wait.may_be_idle() || row.wait.reads_pipe();
         let is_known = row.user != LEFT_OUT && !row.wait.is_of_kernel_thread();
-        may_be && is_known && habits.is_home(row, *depth, false)
+        may_be && is_known && habits.is_home(row, *depth, Traced::All)
     };
     rows.iter().zip(depths).map(is_home).collect()
 }

@@ -35,7 +35,7 @@ fn marked(rows: &[Row]) -> Vec<bool> {
     mark(
         rows,
         &depths.collect::<Vec<_>>(),
-        true,
+        Traced::Families,
         |_| false,
         |_| false,
     )
@@ -183,7 +183,7 @@ fn a_server_is_idle_however_often_its_clients_ask() {
         row.wait.file_type = file_type;
         row
     };
-    let of = |row, sockets| mark(&[row], &[Some(3)], true, |_| false, |_| sockets)[0];
+    let of = |row, sockets| mark(&[row], &[Some(3)], Traced::Families, |_| false, |_| sockets)[0];
     let epoll = || brisk(libc::SYS_epoll_pwait, 0);
     assert_eq!([of(epoll(), true), of(epoll(), false)], [true, false]);
     let client = brisk(libc::SYS_recvfrom, file_type::ACCEPTED);
@@ -220,9 +220,30 @@ fn a_reader_of_a_pipe_says_nothing_of_the_machine() {
         stopped(4, true),
         stopped(5, false),
     ];
-    let of = |is_choice| mark(&rows, &[Some(3); 6], is_choice, |_| false, |_| false);
-    assert_eq!(of(false), [true, false, false, false, true, false]);
-    assert_eq!(of(true), [false; 6]);
+    let of = |traced| mark(&rows, &[Some(3); 6], traced, |_| false, |_| false);
+    assert_eq!(of(Traced::All), [true, false, false, false, true, false]);
+    assert_eq!(of(Traced::Families), [false; 6]);
+}
+
+#[test]
+fn children_that_end_have_worked_for_their_parent() {
+    let for_child = |tid, count, is_open| Row {
+        is_open,
+        ..row(tid, libc::SYS_wait4, 3, 90 * MS, count)
+    };
+    let rows = [
+        for_child(1, 5, false),
+        for_child(1, 1, true),
+        // It may be there for good.
+        for_child(2, 1, true),
+        // One has ended in an earlier window.
+        for_child(3, 2, true),
+    ];
+    let of = |traced| mark(&rows, &[Some(3); 4], traced, |_| false, |_| false);
+    assert_eq!(of(Traced::Chosen), [false, false, true, false]);
+    // What they do is told beside it.
+    assert_eq!(of(Traced::Families), [true; 4]);
+    assert_eq!(of(Traced::All), [true; 4]);
 }
 
 #[test]
@@ -236,7 +257,13 @@ fn a_kernel_thread_that_is_no_load_has_nothing_to_do() {
     };
     let depths = [Some(4), Some(9)];
     assert_eq!(
-        mark(&[at(4), at(9)], &depths, true, |_| false, |_| false),
+        mark(
+            &[at(4), at(9)],
+            &depths,
+            Traced::Families,
+            |_| false,
+            |_| false
+        ),
         [true; 2]
     );
 }
@@ -253,7 +280,7 @@ fn a_thread_that_waited_once_and_left_did_not_come_back() {
     assert_eq!(marked(&rows), [true, true, true]);
     let depths = [Some(3); 3];
     assert_eq!(
-        mark(&rows, &depths, true, |_| true, |_| false),
+        mark(&rows, &depths, Traced::Families, |_| true, |_| false),
         [false, true, true]
     );
 }
@@ -271,7 +298,13 @@ fn kernel_threads_are_idle_where_they_begin() {
     };
     let rows = [kernel(4, 60 * MS), kernel(9, 40 * MS)];
     assert_eq!(
-        mark(&rows, &[Some(4), Some(9)], true, |_| false, |_| false),
+        mark(
+            &rows,
+            &[Some(4), Some(9)],
+            Traced::Families,
+            |_| false,
+            |_| false
+        ),
         [true, false]
     );
 }
@@ -283,7 +316,7 @@ fn a_habit_tells_where_a_stack_is_not_complete() {
         row(1, libc::SYS_ppoll, 7, 5 * MS, 5),
     ];
     assert_eq!(
-        mark(&rows, &[None, None], true, |_| false, |_| false),
+        mark(&rows, &[None, None], Traced::Families, |_| false, |_| false),
         [true, false]
     );
 }

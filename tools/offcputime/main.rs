@@ -34,6 +34,7 @@ mod quota;
 mod report;
 mod row;
 mod sampled;
+mod sqlite;
 mod told;
 
 /// The question that it answers.

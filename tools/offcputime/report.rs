@@ -8,13 +8,14 @@ use anyhow::Result;
 use budget::Estimate;
 use budget::cost::Cost;
 use host::procs;
+use host::waits::Reason;
 use profile::folded::{self, FoldedOptions, Idle, Written};
 use profile::frame::Frame;
 use profile::listing::{self, ListOptions};
 use profile::model::{Profile, Sample, ValueType};
 use profile::text::{WIDTH, sentence, write_lines};
 use profile::write::Meta;
-use profile::{ends, json, reasons, units};
+use profile::{ends, json, nameless, reasons, units};
 use serde_json::{Map, Value, json};
 use session::closing::{self, Closing};
 use session::output::{Format, write_all};
@@ -25,8 +26,9 @@ use crate::offcputime::answer::answer;
 use crate::offcputime::args::Args;
 use crate::offcputime::gil::{self, GIL};
 use crate::offcputime::harvest::{Accounting, Estimates, Harvest};
+use crate::offcputime::idle::Traced;
 use crate::offcputime::row::Row;
-use crate::offcputime::{idle, next, quota};
+use crate::offcputime::{idle, next, quota, sqlite};
 
 /// Stacks that people are shown.
 const TOP: usize = 10;
@@ -57,7 +59,9 @@ pub(crate) fn report(
         dropped_ns = dropped_ns.max(report.write(format, &meta, &mut out)?);
         Ok(())
     })?;
-    Ok(report.closing(stacks, dropped_ns))
+    let mut closing = report.closing(stacks, dropped_ns);
+    closing.notes.extend(nameless::describe(report.profile));
+    Ok(closing)
 }
 
 /// Parts of the names of functions that wait for a condition variable.
@@ -89,7 +93,7 @@ pub(crate) fn profile_of(
     let idle = idle::mark(
         &harvest.rows,
         &depths,
-        is_choice,
+        Traced::of(&args.targets, is_choice),
         |row| has_left(row, stacks),
         |tgid| {
             let is_server = || procs::watches_sockets(tgid);
@@ -104,9 +108,10 @@ pub(crate) fn profile_of(
         let lacks = lacking.contains(&row.task.tgid);
         Sample {
             task: row.task.clone(),
-            reason: Some(match is_gil {
-                true => GIL,
-                false => quota::reason(row.wait, function, lacks).name(),
+            reason: Some(match quota::reason(row.wait, function, lacks) {
+                _ if is_gil => GIL,
+                Reason::Sleep if sqlite::is_busy(&user) => Reason::FileLock.name(),
+                reason => reason.name(),
             }),
             idle: !is_gil && (idle || idle::rests_in_go(row.wait, &user)),
             user,

@@ -127,13 +127,30 @@ pub(crate) fn is_completion(kernel: &[Frame]) -> bool {
     names.any(|name| COMPLETIONS.contains(&name))
 }
 
-/// Divides the time that nobody but an interrupt ended among the disks and phases that requests were in, by their time there.
-pub(crate) fn divide(blames: &mut HashMap<Culprit, u64>, requests: &[(Culprit, u64)]) {
+/// Divides the time that nobody but an interrupt ended among the disks and phases that requests were in, by their time there. So many
+/// threads waited, `waiters`, all of them for each request at most; what is more than twice the time of that was before there were
+/// any: a control group's limit (`io.max`) holds back what becomes a request later. `scale`: by how much requests' time is to be
+/// multiplied, for it is of a part of the window.
+pub(crate) fn divide(
+    blames: &mut HashMap<Culprit, u64>,
+    requests: &[(Culprit, u64)],
+    waiters: usize,
+    scale: f64,
+) {
     let all: u64 = requests.iter().map(|(_, ns)| ns).sum();
     if all == 0 {
         return;
     }
-    let whole = blames.remove(&Culprit::Interrupt).unwrap_or(0);
+    let mut whole = blames.remove(&Culprit::Interrupt).unwrap_or(0);
+    let most = (all as f64 * scale * waiters as f64) as u64;
+    if let Some(held_back) = whole
+        .checked_sub(most.saturating_mul(2))
+        .filter(|ns| *ns > 0)
+    {
+        let held_back = held_back + most;
+        blames.insert(Culprit::HeldBack, held_back);
+        whole -= held_back;
+    }
     let upto = |ns: u64| u128::from(whole) * u128::from(ns) / u128::from(all);
     let mut before = 0;
     for (culprit, ns) in requests {
@@ -171,7 +188,7 @@ mod tests {
         let of_db = requests().of(|tgid| tgid == 7);
         let writer = Culprit::Program(("jbd2".into(), 3), None);
         let mut blames = HashMap::from([(Culprit::Interrupt, 1_000), (writer.clone(), 50)]);
-        divide(&mut blames, &of_db);
+        divide(&mut blames, &of_db, 99, 1.0);
         assert_eq!(blames.values().sum::<u64>(), 1_050);
         let of = |disk: &str, phase| blames[&Culprit::Disk(disk.into(), phase)];
         let near = |found: u64, expected: u64| assert!(found.abs_diff(expected) <= 1, "{found}");
@@ -185,7 +202,7 @@ mod tests {
     fn without_requests_of_its_own_a_wait_was_for_the_only_disk_or_for_an_interrupt() {
         let after = |requests: &Requests| {
             let mut blames = HashMap::from([(Culprit::Interrupt, 1_000)]);
-            divide(&mut blames, &requests.of(|tgid| tgid == 8));
+            divide(&mut blames, &requests.of(|tgid| tgid == 8), 99, 1.0);
             blames
         };
         assert_eq!(after(&requests())[&Culprit::Interrupt], 1_000);
@@ -194,5 +211,22 @@ mod tests {
         let blames = after(&of_one);
         assert_eq!(blames.values().sum::<u64>(), 1_000);
         assert!(!blames.contains_key(&Culprit::Interrupt), "{blames:?}");
+    }
+
+    #[test]
+    fn requests_are_not_to_blame_for_more_time_than_they_took() {
+        let of_db = requests().of(|tgid| tgid == 7);
+        let held_back = |waiters, scale| {
+            let mut blames = HashMap::from([(Culprit::Interrupt, 1_000)]);
+            divide(&mut blames, &of_db, waiters, scale);
+            assert_eq!(blames.values().sum::<u64>(), 1_000);
+            blames.get(&Culprit::HeldBack).copied()
+        };
+        assert_eq!(held_back(1, 1.0), Some(1_000 - 33));
+        assert_eq!(held_back(1, 10.0), Some(1_000 - 330));
+        assert_eq!(held_back(5, 2.0), Some(1_000 - 330));
+        // Threads may wait for one request together, and a little is no proof.
+        assert_eq!(held_back(16, 1.0), None);
+        assert_eq!(held_back(1, 16.0), None);
     }
 }

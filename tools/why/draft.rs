@@ -1,7 +1,7 @@
 //! A line of the account that is being added up.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use hist::Histogram;
@@ -19,6 +19,7 @@ pub(super) struct Draft {
     pub(super) waits: u64,
     pub(super) lengths: Histogram,
     pub(super) whose: HashMap<u32, u64>,
+    pub(super) threads: HashSet<u32>,
     pub(super) blames: HashMap<Culprit, u64>,
     /// Time by the number of the file or connection that it was for.
     pub(super) endpoints: HashMap<u64, u64>,
@@ -37,6 +38,7 @@ impl Draft {
     pub(super) fn add(&mut self, sample: &Sample, ns: u64) {
         self.ns = self.ns.saturating_add(ns);
         *self.whose.entry(sample.task.tgid).or_default() += ns;
+        self.threads.insert(sample.task.tid);
         let place = |frames: &Arc<[Frame]>| Arc::as_ptr(frames).cast::<Frame>() as usize;
         let stack = || (Arc::clone(&sample.kernel), Arc::clone(&sample.user));
         let key = [place(&sample.kernel), place(&sample.user)];

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use hist::Histogram;
 use host::clock::Edges;
 use host::task::comm_of;
+use host::waits::Reason;
 use profile::model::{Profile, Sample, StackEnd, Task};
 use profile::rank::Rank;
 use profile::reasons;
 
 use crate::lockstat::Contended;
-use crate::offcputime::{Details, Endpoint, GIL, Harvest, Lengths, Row, THROTTLED, cycles};
+use crate::offcputime::{Details, Endpoint, GIL, Harvest, Lengths, Row, SLEEP, THROTTLED, cycles};
 use crate::runqlat::Interval;
 use crate::why::chains::{self, Chain, Threads};
 use crate::why::disks::{self, FOR_DISKS, Requests};
@@ -32,8 +33,8 @@ pub(crate) struct Found<'a> {
     pub(crate) on: &'a Profile,
     /// Sums of all time, and quotas.
     pub(crate) waits: &'a Harvest,
-    /// Requests to disks, where those were looked at.
-    pub(crate) disks: Option<&'a Requests>,
+    /// Requests to disks, where those were looked at, and by how much their time is to be multiplied.
+    pub(crate) disks: Option<(&'a Requests, f64)>,
     /// Locks, where those were looked at, and by how much their time is to be multiplied: it is of a part of the window.
     pub(crate) locks: Option<(&'a [Contended], f64)>,
     /// Pieces of work, the share of them that are the slowest, in percent, and the functions that they ran in, if they were asked for.
@@ -115,7 +116,8 @@ impl Drafts {
         let key = place_of(sample);
         let culprit = culprit(sample, reason, row.is_open);
         // Quota comes back by the clock, and who wants Python's interpreter asks again by the clock.
-        let is_blamed = !sample.idle && ![THROTTLED, GIL].contains(&reason);
+        let is_by_clock = [THROTTLED, GIL].contains(&reason) || is_retry(sample, row);
+        let is_blamed = !sample.idle && !is_by_clock;
         // Nobody knows whether its thread comes back there.
         let is_cut = ![Some(StackEnd::Root), Some(StackEnd::LeftOut)].contains(&sample.user_end);
         let is_unclear = !sample.idle && is_cut && row.wait.may_be_idle();
@@ -245,9 +247,9 @@ impl Drafts {
                     lengths = Histogram::default();
                 }
                 let requests = found.disks.filter(|_| FOR_DISKS.contains(&kind));
-                if let Some(requests) = requests {
+                if let Some((requests, scale)) = requests {
                     let of_line = requests.of(|tgid| draft.whose.contains_key(&tgid));
-                    disks::divide(&mut draft.blames, &of_line);
+                    disks::divide(&mut draft.blames, &of_line, draft.threads.len(), scale);
                 }
                 let mut blames = match kind {
                     RUN_QUEUE => ranked(neighbours(found.queue), names),
@@ -270,7 +272,7 @@ impl Drafts {
                     chain,
                     endpoints: endpoints(&draft.endpoints, &found.waits.details),
                     places,
-                    users: requests.and_then(|requests| requests.behind(&blames)),
+                    users: requests.and_then(|(requests, _)| requests.behind(&blames)),
                     blamed: blames.iter().map(|blame| blame.value).sum(),
                     blames,
                     stack,
@@ -280,6 +282,11 @@ impl Drafts {
         order::rank(&mut lines);
         lines
     }
+}
+
+/// Looks whether a thread sleeps before it tries again for a lock, as SQLite does: a clock ends that.
+fn is_retry(sample: &Sample, row: &Row) -> bool {
+    row.wait.reason() == Reason::Sleep && sample.reason != Some(SLEEP)
 }
 
 /// Kind and function of a wait.

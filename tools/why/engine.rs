@@ -6,8 +6,8 @@ use budget::meter::Meter;
 use budget::{Sampler, Windowed};
 use host::clock::{Edges, monotonic_ns};
 use host::{privileges, remedies};
-use profile::ends;
 use profile::model::Profile;
+use profile::{ends, nameless};
 use session::closing::{self, Closing};
 use session::sampling::{Collector, Sampled};
 use session::together::{AsOne, Together};
@@ -236,7 +236,7 @@ impl Together for Why<'_> {
             on: &on,
             waits: &waits,
             queue: &queue,
-            disks: disks.as_ref().map(|seen| &seen.found),
+            disks: disks.as_ref().map(|seen| (&seen.found, seen.scale(window))),
             locks: contended,
             cycles: slowest
                 .as_ref()
@@ -268,6 +268,7 @@ impl Together for Why<'_> {
             ..self.waits.balance(&waits, &off, &cost)
         };
         closing.notes.append(&mut self.notes);
+        closing.notes.extend(nameless::describe(&wall));
         report::report(self.args, &account, &wall, &closing)?;
         self.closing = Some(closing);
         Ok(())

@@ -170,6 +170,7 @@ fn culprit(line: &Line, blame: &Blame) -> Value {
         }
         Culprit::Crowd((comm, _), number, _) => json!({ "comm": &**comm, "processes": number }),
         Culprit::Interrupt => json!({ "interrupt": true }),
+        Culprit::HeldBack => json!({ "held_back": true }),
         Culprit::Nobody => json!({ "open": true }),
         Culprit::Disk(disk, phase) => json!({ "disk": &**disk, "phase": phase.key() }),
         Culprit::Unseen => json!({ "unseen": true }),

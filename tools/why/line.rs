@@ -27,6 +27,8 @@ pub(crate) enum Culprit {
     Nobody,
     /// The waits are over, and their end was not seen.
     Unseen,
+    /// Waits that an interrupt ended were longer than the requests that they were for.
+    HeldBack,
     /// Requests were in a phase, to a disk.
     Disk(Arc<str>, Phase),
     /// So many processes of a name ran meanwhile, or ended waits; the first of them, and the function in which they ended more than half.
@@ -124,6 +126,12 @@ pub(crate) struct Line {
 }
 
 impl Line {
+    /// Tells if it is for locks that are tried again by the clock, as SQLite does: nobody ends such a wait.
+    pub(crate) fn is_retried(&self) -> bool {
+        let (kernel, _) = &self.stack;
+        self.kind == "file-lock" && kernel.iter().any(|frame| frame.name.contains("nanosleep"))
+    }
+
     /// Tells if it is time that the program lost or spent: neither idleness, nor sleep by choice, nor what was not seen.
     pub(crate) fn is_busy(&self) -> bool {
         ![IDLE, SLEEP, UNSEEN, LOST, RESIDUAL].contains(&self.kind)

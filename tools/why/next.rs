@@ -83,6 +83,7 @@ fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) 
         _ if line.lock.is_some() => {
             return line.lock.as_ref().map(|lock| lock.next(&target));
         }
+        _ if line.is_retried() => Step::Waits,
         "futex" | "lock" | "file-lock" | "semaphore" | "eventfd" => Step::Locks,
         "page-fault" => Step::MajorFaults,
         _ => match neighbour(args, line, is_there) {

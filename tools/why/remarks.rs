@@ -94,7 +94,7 @@ fn remark(account: &Account, line: &Line, blame: &Blame, share: f64) -> String {
         (Culprit::Program(_, Some(place)) | Culprit::Crowd(_, _, Some(place)), _) => {
             format!("  {share} ended by {who} in {}", function(place))
         }
-        (Culprit::Disk(..), _) => format!("  {share} {who}"),
+        (Culprit::Disk(..) | Culprit::HeldBack, _) => format!("  {share} {who}"),
         _ => format!("  {share} ended by {who}"),
     }
 }

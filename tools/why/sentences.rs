@@ -19,6 +19,8 @@ pub(crate) use crate::why::words::{function, program};
 pub(crate) const STANDS_OUT: f64 = 0.1;
 /// Share of a line from which somebody is its culprit; of time on CPUs, from which a function is more than one of many.
 pub(crate) const IS_CULPRIT: f64 = 0.2;
+/// Holder-back of what no disk has a request for yet.
+const LIMIT: &str = "a limit of the control group (io.max) may hold them back";
 /// Share below which one of those that ran meanwhile is not worth a name beside those that are not known.
 const FEW: f64 = 0.1;
 /// Samples from which one of a few windows says where time goes.
@@ -279,13 +281,20 @@ fn waker(account: &Account, line: &Line) -> Vec<String> {
     }
     let endpoint = endpoints::sentence(line).into_iter();
     let Some((culprit, share)) = first else {
-        let nobody = "who ended these waits is not known".to_owned();
+        let nobody = match line.is_retried() {
+            true => "SQLite tries again by the clock; who has it locked is not seen".to_owned(),
+            false => "who ended these waits is not known".to_owned(),
+        };
         return [nobody].into_iter().chain(endpoint).collect();
     };
     let percent = format!("{:.0}% of that", 100.0 * share);
     if culprit == Culprit::Nobody {
         let nobody = format!("{percent} nobody has ended yet");
         return [nobody].into_iter().chain(endpoint).collect();
+    }
+    if culprit == Culprit::HeldBack {
+        let words = format!("{percent} went by {}:", who(&culprit, account));
+        return vec![words, LIMIT.to_owned()];
     }
     if let Culprit::Disk(..) = culprit {
         let words = format!("{percent} went by {}", who(&culprit, account));
@@ -322,6 +331,7 @@ pub(crate) fn who(culprit: &Culprit, account: &Account) -> String {
         Culprit::Interrupt => "an interrupt".to_owned(),
         Culprit::Nobody => "nobody yet".to_owned(),
         Culprit::Unseen => "somebody who was not seen".to_owned(),
+        Culprit::HeldBack => "before there were requests to a disk".to_owned(),
         Culprit::Disk(disk, phase) => words::place(disk, *phase),
         // One program need not be named again and again.
         Culprit::Function(name, program) => match account.programs.len() {

@@ -275,6 +275,11 @@ impl Wait {
         may_be && self.file_type == file_type::ACCEPTED
     }
 
+    /// Tells if it is for the end of a child.
+    pub fn is_for_child(self) -> bool {
+        self.calls(syscalls::CHILD) || self.calls(syscalls::VFORK)
+    }
+
     /// Tells if it polls, and nobody has seen for what.
     pub fn polls_unseen(self) -> bool {
         self.calls(syscalls::POLL_SEEN) && self.file_type == 0

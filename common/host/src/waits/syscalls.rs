@@ -15,6 +15,7 @@ pub(super) const MESSAGE_QUEUE: &[c_long] = &[
     libc::SYS_mq_timedsend,
     libc::SYS_mq_timedreceive,
 ];
+pub(super) const CHILD: &[c_long] = &[libc::SYS_wait4, libc::SYS_waitid];
 pub(super) const SLEEP: &[c_long] = &[libc::SYS_nanosleep, libc::SYS_clock_nanosleep];
 pub(super) const SYNC: &[c_long] = &[
     libc::SYS_fsync,
