@@ -18,6 +18,9 @@ use crate::why::line::{Blame, Culprit, Program, Users};
 /// Kinds of waits that requests of disks end.
 pub(crate) const FOR_DISKS: [&str; 2] = ["block-io", "page-fault"];
 
+/// Factor of requests' time up to which it tells of waits: a quarter of the window, or more, was looked at.
+const MOST_SCALE: f64 = 4.0;
+
 /// biolatency's engine.
 pub(crate) struct Disks<'a> {
     engine: Biolatency<'a>,
@@ -62,14 +65,39 @@ impl Exact for Disks<'_> {
 pub(crate) struct Requests(pub(crate) Vec<Share>);
 
 impl Requests {
-    /// Disks and phases that the requests of these processes were in, with their time, ns. Where they had none, the kernel wrote for
-    /// them: everyone's, if all were on one disk.
-    pub(crate) fn of(&self, tgids: impl Fn(u32) -> bool) -> Vec<(Culprit, u64)> {
-        let own = self.sums(|share| tgids(share.process.1));
+    /// Divides the time of a line that an interrupt ended among the disks and phases that its processes' requests were in, by their time
+    /// there. Where they had none, the kernel wrote for them: everyone's, if all were on one disk. `whose`: its time by process; so many
+    /// threads waited, `waiters`. `scale`: by how much requests' time is to be multiplied, for it is of a part of the window.
+    pub(crate) fn divide(
+        &self,
+        blames: &mut HashMap<Culprit, u64>,
+        whose: &HashMap<u32, u64>,
+        waiters: usize,
+        scale: f64,
+    ) {
+        let whole = blames.remove(&Culprit::Interrupt).unwrap_or(0);
+        let own = self.sums(|share| whose.contains_key(&share.process.1));
         let is_one_disk = self.0.windows(2).all(|two| two[0].disk == two[1].disk);
-        match own.is_empty() && is_one_disk {
+        let requests = match own.is_empty() && is_one_disk {
             true => self.sums(|_| true),
             false => own,
+        };
+        let held_back = self.held_back(whole, waiters, scale);
+        let parts = parts(whole - held_back, &requests);
+        let parts = parts.chain([(Culprit::HeldBack, held_back)]);
+        for (culprit, ns) in parts.filter(|(_, ns)| *ns > 0) {
+            *blames.entry(culprit).or_default() += ns;
+        }
+    }
+
+    /// The part of waits that no requests can have taken, ns: all of these threads wait for each request at most. What is more than twice
+    /// that was before there were any; a control group's limit (`io.max`) holds back what becomes a request later.
+    fn held_back(&self, whole: u64, waiters: usize, scale: f64) -> u64 {
+        let all: u64 = self.sums(|_| true).iter().map(|(_, ns)| ns).sum();
+        let most = (all as f64 * scale * waiters as f64) as u64;
+        match scale <= MOST_SCALE && whole > most.saturating_mul(2) {
+            true => whole - most,
+            false => 0,
         }
     }
 
@@ -127,37 +155,18 @@ pub(crate) fn is_completion(kernel: &[Frame]) -> bool {
     names.any(|name| COMPLETIONS.contains(&name))
 }
 
-/// Divides the time that nobody but an interrupt ended among the disks and phases that requests were in, by their time there. So many
-/// threads waited, `waiters`, all of them for each request at most; what is more than twice the time of that was before there were
-/// any: a control group's limit (`io.max`) holds back what becomes a request later. `scale`: by how much requests' time is to be
-/// multiplied, for it is of a part of the window.
-pub(crate) fn divide(
-    blames: &mut HashMap<Culprit, u64>,
-    requests: &[(Culprit, u64)],
-    waiters: usize,
-    scale: f64,
-) {
+/// Divides a time by that of requests; an interrupt's, if there are none.
+fn parts(whole: u64, requests: &[(Culprit, u64)]) -> impl Iterator<Item = (Culprit, u64)> {
     let all: u64 = requests.iter().map(|(_, ns)| ns).sum();
-    if all == 0 {
-        return;
-    }
-    let mut whole = blames.remove(&Culprit::Interrupt).unwrap_or(0);
-    let most = (all as f64 * scale * waiters as f64) as u64;
-    if let Some(held_back) = whole
-        .checked_sub(most.saturating_mul(2))
-        .filter(|ns| *ns > 0)
-    {
-        let held_back = held_back + most;
-        blames.insert(Culprit::HeldBack, held_back);
-        whole -= held_back;
-    }
-    let upto = |ns: u64| u128::from(whole) * u128::from(ns) / u128::from(all);
+    let upto = move |ns: u64| u128::from(whole) * u128::from(ns) / u128::from(all.max(1));
+    let rest = if all == 0 { whole } else { 0 };
     let mut before = 0;
-    for (culprit, ns) in requests {
+    let parts = requests.iter().map(move |(culprit, ns)| {
         let part = upto(before + ns) - upto(before);
         before += ns;
-        *blames.entry(culprit.clone()).or_default() += u64::try_from(part).unwrap_or(0);
-    }
+        (culprit.clone(), u64::try_from(part).unwrap_or(0))
+    });
+    parts.chain([(Culprit::Interrupt, rest)])
 }
 
 #[cfg(test)]
@@ -183,50 +192,53 @@ mod tests {
         ])
     }
 
+    /// A line of a process whose threads waited, an interrupt's 1,000 ns and a writer's 50.
+    fn after(requests: &Requests, tgid: u32, threads: usize, scale: f64) -> HashMap<Culprit, u64> {
+        let mut blames = HashMap::from([(Culprit::Interrupt, 1_000), (writer(), 50)]);
+        let whose = HashMap::from([(tgid, 1_050)]);
+        requests.divide(&mut blames, &whose, threads, scale);
+        assert_eq!(blames.values().sum::<u64>(), 1_050);
+        assert_eq!(blames[&writer()], 50);
+        blames
+    }
+
+    fn writer() -> Culprit {
+        Culprit::Program(("jbd2".into(), 3), None)
+    }
+
     #[test]
     fn what_an_interrupt_ended_is_divided_among_disks_and_phases_and_nothing_is_lost() {
-        let of_db = requests().of(|tgid| tgid == 7);
-        let writer = Culprit::Program(("jbd2".into(), 3), None);
-        let mut blames = HashMap::from([(Culprit::Interrupt, 1_000), (writer.clone(), 50)]);
-        divide(&mut blames, &of_db, 99, 1.0);
-        assert_eq!(blames.values().sum::<u64>(), 1_050);
+        let blames = after(&requests(), 7, 99, 1.0);
         let of = |disk: &str, phase| blames[&Culprit::Disk(disk.into(), phase)];
         let near = |found: u64, expected: u64| assert!(found.abs_diff(expected) <= 1, "{found}");
         near(of("vda", Phase::Device), 20_000 / 33);
         near(of("vda", Phase::Queued), 10_000 / 33);
         near(of("vdb", Phase::Device), 3_000 / 33);
-        assert_eq!(blames[&writer], 50);
     }
 
     #[test]
     fn without_requests_of_its_own_a_wait_was_for_the_only_disk_or_for_an_interrupt() {
-        let after = |requests: &Requests| {
-            let mut blames = HashMap::from([(Culprit::Interrupt, 1_000)]);
-            divide(&mut blames, &requests.of(|tgid| tgid == 8), 99, 1.0);
-            blames
-        };
-        assert_eq!(after(&requests())[&Culprit::Interrupt], 1_000);
+        assert_eq!(after(&requests(), 8, 99, 1.0)[&Culprit::Interrupt], 1_000);
         let mut of_one = requests();
         of_one.0.retain(|share| *share.disk == *"vda");
-        let blames = after(&of_one);
-        assert_eq!(blames.values().sum::<u64>(), 1_000);
+        let blames = after(&of_one, 8, 99, 1.0);
         assert!(!blames.contains_key(&Culprit::Interrupt), "{blames:?}");
     }
 
+    /// All requests took 118 ns.
     #[test]
     fn requests_are_not_to_blame_for_more_time_than_they_took() {
-        let of_db = requests().of(|tgid| tgid == 7);
-        let held_back = |waiters, scale| {
-            let mut blames = HashMap::from([(Culprit::Interrupt, 1_000)]);
-            divide(&mut blames, &of_db, waiters, scale);
-            assert_eq!(blames.values().sum::<u64>(), 1_000);
+        let held_back = |requests: &Requests, tgid, threads, scale| {
+            let blames = after(requests, tgid, threads, scale);
             blames.get(&Culprit::HeldBack).copied()
         };
-        assert_eq!(held_back(1, 1.0), Some(1_000 - 33));
-        assert_eq!(held_back(1, 10.0), Some(1_000 - 330));
-        assert_eq!(held_back(5, 2.0), Some(1_000 - 330));
+        assert_eq!(held_back(&requests(), 7, 1, 1.0), Some(1_000 - 118));
+        assert_eq!(held_back(&requests(), 7, 2, 2.0), Some(1_000 - 4 * 118));
+        assert_eq!(held_back(&requests(), 8, 1, 1.0), Some(1_000 - 118));
+        assert_eq!(held_back(&Requests::default(), 7, 1, 1.0), Some(1_000));
         // Threads may wait for one request together, and a little is no proof.
-        assert_eq!(held_back(16, 1.0), None);
-        assert_eq!(held_back(1, 16.0), None);
+        assert_eq!(held_back(&requests(), 7, 5, 1.0), None);
+        // Too little of the window was looked at.
+        assert_eq!(held_back(&Requests::default(), 7, 1, 5.0), None);
     }
 }

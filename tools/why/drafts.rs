@@ -16,7 +16,7 @@ use crate::lockstat::Contended;
 use crate::offcputime::{Details, Endpoint, GIL, Harvest, Lengths, Row, SLEEP, THROTTLED, cycles};
 use crate::runqlat::Interval;
 use crate::why::chains::{self, Chain, Threads};
-use crate::why::disks::{self, FOR_DISKS, Requests};
+use crate::why::disks::{FOR_DISKS, Requests};
 use crate::why::draft::Draft;
 use crate::why::enders::{culprit, ender, function};
 use crate::why::kinds::{At, Place, Spot, line_of};
@@ -248,8 +248,8 @@ impl Drafts {
                 }
                 let requests = found.disks.filter(|_| FOR_DISKS.contains(&kind));
                 if let Some((requests, scale)) = requests {
-                    let of_line = requests.of(|tgid| draft.whose.contains_key(&tgid));
-                    disks::divide(&mut draft.blames, &of_line, draft.threads.len(), scale);
+                    let waiters = draft.threads.len();
+                    requests.divide(&mut draft.blames, &draft.whose, waiters, scale);
                 }
                 let mut blames = match kind {
                     RUN_QUEUE => ranked(neighbours(found.queue), names),
