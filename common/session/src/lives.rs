@@ -7,10 +7,10 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::targets::Targets;
 
-/// The processes that `-p` names, where no other threads are asked for.
+/// The processes that `-p` names: who is asked for by another option, too, is one of their threads.
 pub(crate) struct Lives {
     processes: Vec<(u32, OwnedFd)>,
-    /// All of them could be opened, and nobody else is a target.
+    /// All of them could be opened.
     are_all: bool,
 }
 
@@ -23,7 +23,7 @@ impl Lives {
             Some((*pid, pidfd_open(id, PidfdFlags::empty()).ok()?))
         };
         let processes: Vec<_> = targets.pids.iter().filter_map(open).collect();
-        let are_all = processes.len() == targets.pids.len() && targets.tids.is_empty();
+        let are_all = processes.len() == targets.pids.len();
         Self { processes, are_all }
     }
 
@@ -95,13 +95,8 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_are_asked_for_beside_go_on() {
-        let child = sleeper();
-        let mut targets = of(&[&child]);
-        targets.tids = vec![std::process::id()];
-        let lives = Lives::look(&targets);
-        end(child);
-        assert!(!lives.are_over());
-        assert!(!Lives::look(&Targets::default()).are_over(), "all threads");
+    fn a_run_over_all_processes_is_never_over() {
+        let lives = Lives::look(&Targets::default());
+        assert_eq!((lives.are_over(), lives.remark()), (false, None));
     }
 }
