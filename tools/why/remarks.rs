@@ -89,6 +89,9 @@ fn remark(account: &Account, line: &Line, blame: &Blame, share: f64) -> String {
     let who = who(&blame.culprit, account);
     match (&blame.culprit, line.kind) {
         (Culprit::Function(..), _) => format!("  {share} {who}"),
+        (culprit, RUN_QUEUE) if culprit.is_nameless() => {
+            format!("  {share} behind tasks too long ago to be recorded")
+        }
         (_, RUN_QUEUE) => format!("  {share} behind {who}"),
         (Culprit::Nobody, _) => format!("  {share} not over"),
         (Culprit::Program(_, Some(place)) | Culprit::Crowd(_, _, Some(place)), _) => {

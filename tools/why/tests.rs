@@ -241,15 +241,15 @@ fn the_brief_form_is_never_longer_than_it_may_be() {
 fn who_is_not_remembered_makes_shares_least_ones() {
     let earlier = |value| (Culprit::Program(("[earlier]".into(), 0), None), value);
     let cc1 = (Culprit::Program(("cc1".into(), 9), None), 60);
-    let text = said(&account(vec![line(
-        RUN_QUEUE,
-        90,
-        &[cc1.clone(), earlier(40)],
-    )]));
+    let both = account(vec![line(RUN_QUEUE, 90, &[cc1.clone(), earlier(40)])]);
+    let text = said(&both);
     assert!(
         text.contains("cc1 9 ran for at least 60% of that"),
         "{text}"
     );
+    let rows = table(&both);
+    let words = "40% behind tasks too long ago to be recorded";
+    assert!(rows.contains(words), "{rows}");
     let text = said(&account(vec![line(
         RUN_QUEUE,
         90,
