@@ -176,10 +176,10 @@ fn write_about(row: &LockRow, out: &mut impl Write) -> io::Result<()> {
 /// Threads for which others waited, and what they did: those that held the lock, or came last to a barrier.
 pub(crate) fn by_whom(row: &LockRow) -> Vec<String> {
     if row.last.is_empty() {
-        return held_by(&row.holders);
+        return held_by(row);
     }
     let mut last = came_last(&row.last);
-    last.push(doing(&by_thread(row.holders.iter())));
+    last.push(doing(row, &by_thread(row.holders.iter())));
     last
 }
 
@@ -268,8 +268,8 @@ fn how(row: &LockRow) -> Vec<String> {
 const NAMELESS: u64 = 20;
 
 /// Holders of a lock, whatever stack they were seen on, and what they were doing.
-pub(crate) fn held_by(holders: &[Holder]) -> Vec<String> {
-    let all = by_thread(holders.iter());
+pub(crate) fn held_by(row: &LockRow) -> Vec<String> {
+    let all = by_thread(row.holders.iter());
     let caused_ns_of_all: u64 = all.iter().map(|holder| holder.caused_ns).sum();
     let verb = match all.first().map(|holder| holder.kind) {
         None => return Vec::new(),
@@ -297,14 +297,14 @@ pub(crate) fn held_by(holders: &[Holder]) -> Vec<String> {
         let rest = all[count..].iter().map(|holder| holder.caused_ns).sum();
         named.push(format!("{} more {}", all.len() - count, share(rest)));
     }
-    vec![format!("{verb} {}", named.join(", ")), doing(&all)]
+    vec![format!("{verb} {}", named.join(", ")), doing(row, &all)]
 }
 
-/// Their doings, of a thread or several.
-pub(crate) fn doing(holders: &[Holder]) -> String {
+/// Doings of a lock's holders, a thread or several.
+pub(crate) fn doing(row: &LockRow, holders: &[Holder]) -> String {
     let (was, were, doing) = match state(holders) {
         known if !known.is_empty() => ("which was", "which were", known),
-        _ => ("meanwhile", "meanwhile", did(holders)),
+        _ => ("meanwhile", "meanwhile", did(row, holders)),
     };
     match holders.len() {
         _ if doing.is_empty() => doing,
@@ -340,10 +340,18 @@ fn state(holders: &[Holder]) -> String {
 }
 
 /// Doings of the threads that ended the waits while these lasted.
-fn did(holders: &[Holder]) -> String {
+fn did(row: &LockRow, holders: &[Holder]) -> String {
     let sum = |at: usize| holders.iter().map(|holder| holder.meanwhile.0[at]).sum();
+    // Threads that take turns with a lock are in its queue themselves before they release it.
+    let waiters = || row.waiters.iter().map(|waiter| waiter.task.tid);
+    let waits = |one: &Holder| waiters().any(|tid| tid == one.task.tid);
+    let word = |key, word| match key == "others" && holders.iter().all(waits) {
+        true => "waiting for it or others",
+        false => word,
+    };
     let words = Meanwhile::WORDS.iter().enumerate();
-    let parts: Vec<(u64, &str)> = words.map(|(at, (_, word))| (sum(at), *word)).collect();
+    let parts = words.map(|(at, (key, others))| (sum(at), word(*key, *others)));
+    let parts: Vec<(u64, &str)> = parts.collect();
     let all: u64 = parts.iter().map(|(ns, _)| ns).sum();
     let unknown = parts.last().map_or(0, |(ns, _)| *ns);
     // A line that knows less than half would mislead.

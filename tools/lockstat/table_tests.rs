@@ -118,6 +118,27 @@ fn a_lock_has_its_callers_its_holder_and_what_that_was_doing() {
 }
 
 #[test]
+fn threads_that_take_turns_with_a_lock_were_in_its_queue() {
+    let mut lock = named(row(40_000_000), "log");
+    lock.holders = [101, 102]
+        .map(|tid| holder("app", tid, HolderKind::Waker, 9))
+        .into();
+    for holder in &mut lock.holders {
+        (holder.runnable, holder.meanwhile) = (0, Meanwhile([0, 0, 1, 3, 0, 0]));
+    }
+    let mut said = |waiters: &[u32]| {
+        let of = |tid: &u32| waiter(*tid, "log", 10_000_000);
+        lock.waiters = waiters.iter().map(of).collect();
+        held_by(&lock).join(", ")
+    };
+    let both = said(&[101, 102, 103]);
+    let words = "meanwhile waiting for it or others 75%, waiting for disk 25%";
+    assert!(both.ends_with(words), "{both}");
+    let one = said(&[101, 103]);
+    assert!(one.contains("waiting for others 75%"), "{one}");
+}
+
+#[test]
 fn time_in_the_run_queue_is_said_from_one_per_cent_on() {
     let said = |run_queue_ns| {
         let mut lock = row(2_000_000);

@@ -57,7 +57,7 @@ fn fit(name: &str) -> String {
 impl Lock {
     pub(crate) fn of(row: &LockRow) -> Self {
         let threads = lockstat::by_thread(row.holders.iter());
-        let doing = lockstat::doing(&threads);
+        let doing = lockstat::doing(row, &threads);
         // Those who end waits are blamed by their functions already.
         let are_wakers = threads.iter().all(|one| one.kind == HolderKind::Waker);
         let mut about = match are_wakers && row.last.is_empty() {
