@@ -344,7 +344,7 @@ fn did(row: &LockRow, holders: &[Holder]) -> String {
     let sum = |at: usize| holders.iter().map(|holder| holder.meanwhile.0[at]).sum();
     // Threads that take turns with a lock are in its queue themselves before they release it.
     let waiters = || row.waiters.iter().map(|waiter| waiter.task.tid);
-    let waits = |one: &Holder| waiters().any(|tid| tid == one.task.tid);
+    let waits = |one: &Holder| one.task.tid != 0 && waiters().any(|tid| tid == one.task.tid);
     let word = |key, word| match key == "others" && holders.iter().all(waits) {
         true => "waiting for it or others",
         false => word,

@@ -4,7 +4,7 @@ use crate::lockstat::left_out;
 use crate::lockstat::row::LeftOut;
 use crate::lockstat::row::tests::{arrivals, row};
 use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Meanwhile, Side, Waiter};
-use crate::lockstat::table::{Look, write};
+use crate::lockstat::table::{Look, held_by, write};
 use crate::made_up::task;
 use crate::narrow::{COMMS, LONG_NS, MANY, assert_narrow};
 

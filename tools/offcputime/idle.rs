@@ -48,7 +48,7 @@ pub(crate) enum Traced {
     All,
     /// Those that were asked for, with their children.
     Families,
-    /// Those that were asked for; none of their children.
+    /// Those that were asked for; of their children those alone that were, too, by their name or ID.
     Chosen,
 }
 
@@ -77,7 +77,7 @@ struct Sum {
     /// Until work came, without the run queue.
     blocked_ns: u64,
     waits: u64,
-    /// Some of the waits are over.
+    /// Some of the waits are over; a signal may have ended them.
     has_ended: bool,
 }
 
@@ -210,7 +210,7 @@ impl Habits {
 }
 
 /// Tells of each row if it is idle, in order. `depths`: how deep each row's wait is in its program, where the stack is complete.
-/// `has_left`: whether the thread of a row has ended after a wait for no condition variable, and
+/// `traced`: whose rows these are. `has_left`: whether the thread of a row has ended after a wait for no condition variable, and
 /// its program goes on: pools let threads go that have waited for long. `watches_sockets`: whether the epolls of a process do.
 pub(crate) fn mark(
     rows: &[Row],

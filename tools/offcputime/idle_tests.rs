@@ -226,6 +226,32 @@ fn a_reader_of_a_pipe_says_nothing_of_the_machine() {
 }
 
 #[test]
+fn whose_threads_are_traced_is_told_by_the_options() {
+    let of = |targets: Targets| Traced::of(&targets, true);
+    let pids = Targets {
+        pids: vec![7],
+        ..Targets::default()
+    };
+    let comm = Targets {
+        comm: Some("make".parse().expect("a pattern")),
+        ..Targets::default()
+    };
+    let cgroup = Targets {
+        cgroup: Some("/sys/fs/cgroup/a".into()),
+        ..Targets::default()
+    };
+    let command = Targets {
+        command: vec!["make".into()],
+        ..Targets::default()
+    };
+    assert_eq!([of(pids), of(comm)], [Traced::Chosen; 2]);
+    assert_eq!([of(cgroup), of(command)], [Traced::Families; 2]);
+    // A program that was chosen from all.
+    assert_eq!(of(Targets::default()), Traced::Chosen);
+    assert_eq!(Traced::of(&Targets::default(), false), Traced::All);
+}
+
+#[test]
 fn children_that_end_have_worked_for_their_parent() {
     let for_child = |tid, count, is_open| Row {
         is_open,

@@ -1,5 +1,6 @@
 //! The next question about what threads waited for.
 
+use profile::frame::Frame;
 use profile::model::{Profile, Sample};
 use profile::reasons::CPU;
 use profile::sums::sums;
@@ -11,6 +12,7 @@ use crate::offcputime::answer::{THROTTLED, Waits};
 use crate::offcputime::args::Args;
 use crate::offcputime::gil::GIL;
 use crate::offcputime::harvest::Accounting;
+use crate::offcputime::sqlite;
 
 /// Function in which PostgreSQL's backends wait for a lock of a row or a table, by a latch.
 pub(crate) const DATABASE_LOCK: &str = "ProcSleep";
@@ -52,6 +54,10 @@ fn step(
     let step = match reason {
         "block-io" if args.targets.command.is_empty() => return Some(Step::Disks.line("")),
         "block-io" => Step::Disks,
+        // SQLite only tries for a lock, and waits for none.
+        "file-lock" if is_mostly(profile, reason, pid, |one| sqlite::is_busy(&one.user)) => {
+            Step::Why
+        }
         "futex" | GIL | "lock" | "file-lock" | "semaphore" | "eventfd" => Step::Locks,
         "page-fault" => Step::MajorFaults,
         CPU | THROTTLED => Step::RunQueue,
@@ -73,23 +79,26 @@ fn step(
 
 /// Looks whether most of a process's time for that reason is in a database's own lock.
 fn is_database_lock(profile: &Profile, reason: &str, pid: u32) -> bool {
-    let is_its = |sample: &&Sample| sample.task.tgid == pid && sample.reason == Some(reason);
-    let (mut all_ns, mut locked_ns) = (0_u64, 0_u64);
-    for sample in profile
-        .samples
-        .iter()
-        .filter(is_its)
-        .filter(|one| !one.idle)
-    {
+    let is_lock = |frame: &Frame| &*frame.name == DATABASE_LOCK;
+    is_mostly(profile, reason, pid, |one| one.user.iter().any(is_lock))
+}
+
+/// Looks whether most of a process's time for that reason is in samples of a kind.
+fn is_mostly(
+    profile: &Profile,
+    reason: &str,
+    pid: u32,
+    is_of_kind: impl Fn(&Sample) -> bool,
+) -> bool {
+    let is_its =
+        |sample: &&Sample| !sample.idle && sample.task.tgid == pid && sample.reason == Some(reason);
+    let (mut all_ns, mut part_ns) = (0_u64, 0_u64);
+    for sample in profile.samples.iter().filter(is_its) {
         let ns = sample.total();
-        let is_locked = sample
-            .user
-            .iter()
-            .any(|frame| &*frame.name == DATABASE_LOCK);
         all_ns = all_ns.saturating_add(ns);
-        locked_ns = locked_ns.saturating_add(if is_locked { ns } else { 0 });
+        part_ns = part_ns.saturating_add(if is_of_kind(sample) { ns } else { 0 });
     }
-    locked_ns > all_ns / 2
+    part_ns > all_ns / 2
 }
 
 /// The process that ended most of the time of waits for that reason, of those that are looked for.

@@ -9,11 +9,13 @@ use profile::frame::Frame;
 const NEAR: usize = 12;
 /// Beginnings of the library's files, and of its functions.
 const LIBRARY: &str = "libsqlite3";
-const FUNCTIONS: &str = "sqlite";
+const FUNCTIONS: [&str; 2] = ["sqlite3", "sqliteDefaultBusyCallback"];
 /// Its function that sleeps for its caller.
 const SLEEP: &str = "sqlite3_sleep";
-/// Functions that put a thread to sleep: those of C libraries, and the one by which SQLite calls them.
-const SLEEPS: [&str; 7] = [
+/// The library's functions, from the innermost on, that one is among if it sleeps: a stripped library names only what it exports.
+const WITHIN: usize = 3;
+/// Functions that put a thread to sleep: those of C libraries, and those by which SQLite calls them.
+const SLEEPS: [&str; 8] = [
     "nanosleep",
     "clock_nanosleep",
     "usleep",
@@ -21,17 +23,21 @@ const SLEEPS: [&str; 7] = [
     "syscall",
     "thrd_sleep",
     "unixSleep",
+    "sqlite3OsSleep",
 ];
 
 /// Tells if a thread that sleeps does so because SQLite found a lock taken. `user`: root first.
 pub(crate) fn is_busy(user: &[Frame]) -> bool {
     let near = user.iter().rev().take(NEAR);
-    let mut callers = near.skip_while(|frame| puts_to_sleep(frame));
-    let is_own =
-        |frame: &Frame| file(frame).starts_with(LIBRARY) || frame.name.starts_with(FUNCTIONS);
-    callers
-        .next()
-        .is_some_and(|caller| is_own(caller) && &*caller.name != SLEEP)
+    let callers = near.skip_while(|frame| puts_to_sleep(frame));
+    let own = callers.take_while(|frame| is_own(frame)).take(WITHIN);
+    let mut own = own.peekable();
+    own.peek().is_some() && own.all(|frame| &*frame.name != SLEEP)
+}
+
+fn is_own(frame: &Frame) -> bool {
+    let is_named = FUNCTIONS.iter().any(|begin| frame.name.starts_with(begin));
+    is_named || file(frame).starts_with(LIBRARY)
 }
 
 fn puts_to_sleep(frame: &Frame) -> bool {
@@ -79,7 +85,11 @@ mod tests {
         let callback = [bundled("sqliteDefaultBusyCallback"), bundled("unixSleep")];
         assert!(busy(&callback));
         // By choice, and in a function of the program's that a query calls.
-        assert!(!busy(&[of(SQLITE, "sqlite3_sleep")]));
+        let unnamed = of(SQLITE, "libsqlite3.so.0.8.6+0x9a0");
+        assert!(!busy(&[of(SQLITE, "sqlite3_sleep"), unnamed]));
+        let built_in = ["sqlite3_sleep", "sqlite3OsSleep", "unixSleep"].map(bundled);
+        assert!(!busy(&built_in));
+        assert!(!busy(&[bundled("sqlite_poll_loop")]));
         assert!(!busy(&[step(), bundled("slow")]));
         assert!(!busy(&[]));
     }

@@ -19,7 +19,7 @@ use crate::why::line::{Blame, Culprit, Program, Users};
 pub(crate) const FOR_DISKS: [&str; 2] = ["block-io", "page-fault"];
 
 /// Factor of requests' time up to which it tells of waits: a quarter of the window, or more, was looked at.
-const MOST_SCALE: f64 = 4.0;
+pub(crate) const MOST_SCALE: f64 = 4.0;
 
 /// biolatency's engine.
 pub(crate) struct Disks<'a> {
@@ -66,14 +66,13 @@ pub(crate) struct Requests(pub(crate) Vec<Share>);
 
 impl Requests {
     /// Divides the time of a line that an interrupt ended among the disks and phases that its processes' requests were in, by their time
-    /// there. Where they had none, the kernel wrote for them: everyone's, if all were on one disk. `whose`: its time by process; so many
-    /// threads waited, `waiters`. `scale`: by how much requests' time is to be multiplied, for it is of a part of the window.
+    /// there. Where they had none, the kernel wrote for them: everyone's, if all were on one disk. `whose`: its time by process.
+    /// `held_back`: a part of it that was before the requests, ns.
     pub(crate) fn divide(
         &self,
         blames: &mut HashMap<Culprit, u64>,
         whose: &HashMap<u32, u64>,
-        waiters: usize,
-        scale: f64,
+        held_back: u64,
     ) {
         let whole = blames.remove(&Culprit::Interrupt).unwrap_or(0);
         let own = self.sums(|share| whose.contains_key(&share.process.1));
@@ -82,7 +81,7 @@ impl Requests {
             true => self.sums(|_| true),
             false => own,
         };
-        let held_back = self.held_back(whole, waiters, scale);
+        let held_back = held_back.min(whole);
         let parts = parts(whole - held_back, &requests);
         let parts = parts.chain([(Culprit::HeldBack, held_back)]);
         for (culprit, ns) in parts.filter(|(_, ns)| *ns > 0) {
@@ -90,12 +89,15 @@ impl Requests {
         }
     }
 
-    /// The part of waits that no requests can have taken, ns: all of these threads wait for each request at most. What is more than twice
-    /// that was before there were any; a control group's limit (`io.max`) holds back what becomes a request later.
-    fn held_back(&self, whole: u64, waiters: usize, scale: f64) -> u64 {
-        let all: u64 = self.sums(|_| true).iter().map(|(_, ns)| ns).sum();
-        let most = (all as f64 * scale * waiters as f64) as u64;
-        match scale <= MOST_SCALE && whole > most.saturating_mul(2) {
+    /// The part of waits for I/O, of so many ns and so many in number, that no requests can have taken, ns: what is more than twice their
+    /// time was before there were any, as a control group's limit (`io.max`) holds back what becomes a request later. Each is counted
+    /// `times`: several threads may wait for one. Waits for a network's file system, or a program's, end with no request: so there must be
+    /// enough of these.
+    pub(crate) fn held_back(&self, (whole, waits): (u64, u64), times: f64) -> u64 {
+        let sum = |of: fn(&Share) -> u64| self.0.iter().map(of).sum::<u64>();
+        let ended = sum(|share| share.requests) as f64 * times;
+        let most = (sum(|share| share.ns.iter().sum()) as f64 * times) as u64;
+        match ended >= waits as f64 && whole > most.saturating_mul(2) {
             true => whole - most,
             false => 0,
         }
@@ -115,6 +117,10 @@ impl Requests {
 
     /// Users of the disk that is to blame for most of a line.
     pub(crate) fn behind(&self, blames: &[Blame]) -> Option<Users> {
+        let most = blames.iter().max_by_key(|blame| blame.value)?;
+        if most.culprit == Culprit::HeldBack {
+            return None;
+        }
         let disk = blames.iter().find_map(|blame| match &blame.culprit {
             Culprit::Disk(disk, _) => Some(disk),
             _ => None,
@@ -192,11 +198,10 @@ mod tests {
         ])
     }
 
-    /// A line of a process whose threads waited, an interrupt's 1,000 ns and a writer's 50.
-    fn after(requests: &Requests, tgid: u32, threads: usize, scale: f64) -> HashMap<Culprit, u64> {
+    /// A line of a process, of which an interrupt ended 1,000 ns and a writer 50.
+    fn after(requests: &Requests, tgid: u32, held_back: u64) -> HashMap<Culprit, u64> {
         let mut blames = HashMap::from([(Culprit::Interrupt, 1_000), (writer(), 50)]);
-        let whose = HashMap::from([(tgid, 1_050)]);
-        requests.divide(&mut blames, &whose, threads, scale);
+        requests.divide(&mut blames, &HashMap::from([(tgid, 1_050)]), held_back);
         assert_eq!(blames.values().sum::<u64>(), 1_050);
         assert_eq!(blames[&writer()], 50);
         blames
@@ -208,7 +213,7 @@ mod tests {
 
     #[test]
     fn what_an_interrupt_ended_is_divided_among_disks_and_phases_and_nothing_is_lost() {
-        let blames = after(&requests(), 7, 99, 1.0);
+        let blames = after(&requests(), 7, 0);
         let of = |disk: &str, phase| blames[&Culprit::Disk(disk.into(), phase)];
         let near = |found: u64, expected: u64| assert!(found.abs_diff(expected) <= 1, "{found}");
         near(of("vda", Phase::Device), 20_000 / 33);
@@ -218,27 +223,43 @@ mod tests {
 
     #[test]
     fn without_requests_of_its_own_a_wait_was_for_the_only_disk_or_for_an_interrupt() {
-        assert_eq!(after(&requests(), 8, 99, 1.0)[&Culprit::Interrupt], 1_000);
+        assert_eq!(after(&requests(), 8, 0)[&Culprit::Interrupt], 1_000);
         let mut of_one = requests();
         of_one.0.retain(|share| *share.disk == *"vda");
-        let blames = after(&of_one, 8, 99, 1.0);
+        let blames = after(&of_one, 8, 0);
         assert!(!blames.contains_key(&Culprit::Interrupt), "{blames:?}");
     }
 
-    /// All requests took 118 ns.
+    #[test]
+    fn what_was_held_back_is_no_disks() {
+        let blames = after(&requests(), 7, 901);
+        assert_eq!(blames[&Culprit::HeldBack], 901);
+        let of_disks = |(culprit, _): &(&Culprit, &u64)| matches!(culprit, Culprit::Disk(..));
+        let of_disks: u64 = blames.iter().filter(of_disks).map(|(_, ns)| ns).sum();
+        assert_eq!(of_disks, 99);
+        let held_back = Blame {
+            culprit: Culprit::HeldBack,
+            value: 901,
+        };
+        let disk = Blame {
+            culprit: Culprit::Disk("vda".into(), Phase::Device),
+            value: 99,
+        };
+        assert!(requests().behind(&[held_back, disk.clone()]).is_none());
+        assert!(requests().behind(&[disk]).is_some());
+    }
+
+    /// All four requests took 118 ns.
     #[test]
     fn requests_are_not_to_blame_for_more_time_than_they_took() {
-        let held_back = |requests: &Requests, tgid, threads, scale| {
-            let blames = after(requests, tgid, threads, scale);
-            blames.get(&Culprit::HeldBack).copied()
-        };
-        assert_eq!(held_back(&requests(), 7, 1, 1.0), Some(1_000 - 118));
-        assert_eq!(held_back(&requests(), 7, 2, 2.0), Some(1_000 - 4 * 118));
-        assert_eq!(held_back(&requests(), 8, 1, 1.0), Some(1_000 - 118));
-        assert_eq!(held_back(&Requests::default(), 7, 1, 1.0), Some(1_000));
+        let held_back = |whole, waits, times| requests().held_back((whole, waits), times);
+        assert_eq!(held_back(1_000, 4, 1.0), 1_000 - 118);
+        assert_eq!(held_back(1_000, 8, 4.0), 1_000 - 4 * 118);
         // Threads may wait for one request together, and a little is no proof.
-        assert_eq!(held_back(&requests(), 7, 5, 1.0), None);
-        // Too little of the window was looked at.
-        assert_eq!(held_back(&Requests::default(), 7, 1, 5.0), None);
+        assert_eq!(held_back(1_000, 4, 5.0), 0);
+        assert_eq!(held_back(236, 1, 1.0), 0);
+        // A network's file system.
+        assert_eq!(held_back(1_000, 5, 1.0), 0);
+        assert_eq!(Requests::default().held_back((1_000, 1), 1.0), 0);
     }
 }

@@ -21,6 +21,10 @@ pub(super) struct Draft {
     pub(super) whose: HashMap<u32, u64>,
     pub(super) threads: HashSet<u32>,
     pub(super) blames: HashMap<Culprit, u64>,
+    /// Waits that the kernel accounts as ones for I/O and an interrupt ended: their time, ns, and their number.
+    pub(super) io: (u64, u64),
+    /// Time of sleeps before a lock is tried again, ns.
+    pub(super) retried_ns: u64,
     /// Time by the number of the file or connection that it was for.
     pub(super) endpoints: HashMap<u64, u64>,
     /// Samples by function and process.

@@ -16,7 +16,7 @@ use crate::lockstat::Contended;
 use crate::offcputime::{Details, Endpoint, GIL, Harvest, Lengths, Row, SLEEP, THROTTLED, cycles};
 use crate::runqlat::Interval;
 use crate::why::chains::{self, Chain, Threads};
-use crate::why::disks::{FOR_DISKS, Requests};
+use crate::why::disks::{FOR_DISKS, MOST_SCALE, Requests};
 use crate::why::draft::Draft;
 use crate::why::enders::{culprit, ender, function};
 use crate::why::kinds::{At, Place, Spot, line_of};
@@ -116,8 +116,10 @@ impl Drafts {
         let key = place_of(sample);
         let culprit = culprit(sample, reason, row.is_open);
         // Quota comes back by the clock, and who wants Python's interpreter asks again by the clock.
-        let is_by_clock = [THROTTLED, GIL].contains(&reason) || is_retry(sample, row);
+        let is_retry = is_retry(sample, row);
+        let is_by_clock = [THROTTLED, GIL].contains(&reason) || is_retry;
         let is_blamed = !sample.idle && !is_by_clock;
+        let is_for_requests = culprit == Culprit::Interrupt && row.wait.is_accounted_io();
         // Nobody knows whether its thread comes back there.
         let is_cut = ![Some(StackEnd::Root), Some(StackEnd::LeftOut)].contains(&sample.user_end);
         let is_unclear = !sample.idle && is_cut && row.wait.may_be_idle();
@@ -138,6 +140,12 @@ impl Drafts {
             }
             if row.endpoint != 0 && !sample.idle {
                 *draft.endpoints.entry(row.endpoint).or_default() += part_ns;
+            }
+            if is_retry {
+                draft.retried_ns += part_ns;
+            }
+            if is_for_requests {
+                draft.io = (draft.io.0 + part_ns, draft.io.1 + count);
             }
             if is_blamed {
                 *draft.blames.entry(culprit.clone()).or_default() += part_ns;
@@ -248,8 +256,12 @@ impl Drafts {
                 }
                 let requests = found.disks.filter(|_| FOR_DISKS.contains(&kind));
                 if let Some((requests, scale)) = requests {
-                    let waiters = draft.threads.len();
-                    requests.divide(&mut draft.blames, &draft.whose, waiters, scale);
+                    let times = scale * draft.threads.len() as f64;
+                    let held_back = match scale <= MOST_SCALE {
+                        true => requests.held_back(draft.io, times),
+                        false => 0,
+                    };
+                    requests.divide(&mut draft.blames, &draft.whose, held_back);
                 }
                 let mut blames = match kind {
                     RUN_QUEUE => ranked(neighbours(found.queue), names),
@@ -263,6 +275,7 @@ impl Drafts {
                 Line {
                     kind,
                     place,
+                    is_retried: draft.retried_ns > draft.ns / 2,
                     is_unclear: may_be_for_work && draft.unclear_ns > draft.ns / 2,
                     ns: draft.ns.cast_signed(),
                     waits: draft.waits,

@@ -111,6 +111,8 @@ pub(crate) struct Line {
     pub(crate) lock: Option<Lock>,
     /// Nobody can tell whether its threads wait for each other or for work: neither by the lock, nor by stacks that reach their roots.
     pub(crate) is_unclear: bool,
+    /// Most of it is sleep before a lock is tried again, as by SQLite: nobody ends such a wait.
+    pub(crate) is_retried: bool,
     /// From whom it waits for to the root.
     pub(crate) chain: Option<Chain>,
     /// Files and connections that it waits for, and time, ns; the most first.
@@ -126,12 +128,6 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Tells if it is for locks that are tried again by the clock, as SQLite does: nobody ends such a wait.
-    pub(crate) fn is_retried(&self) -> bool {
-        let (kernel, _) = &self.stack;
-        self.kind == "file-lock" && kernel.iter().any(|frame| frame.name.contains("nanosleep"))
-    }
-
     /// Tells if it is time that the program lost or spent: neither idleness, nor sleep by choice, nor what was not seen.
     pub(crate) fn is_busy(&self) -> bool {
         ![IDLE, SLEEP, UNSEEN, LOST, RESIDUAL].contains(&self.kind)

@@ -83,7 +83,10 @@ fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) 
         _ if line.lock.is_some() => {
             return line.lock.as_ref().map(|lock| lock.next(&target));
         }
-        _ if line.is_retried() => Step::Waits,
+        _ if line.is_retried => Step::Waits,
+        _ if is_held_back(line) => {
+            return Some(Step::Groups.line_for("5 1", "which group waits for I/O"));
+        }
         "futex" | "lock" | "file-lock" | "semaphore" | "eventfd" => Step::Locks,
         "page-fault" => Step::MajorFaults,
         _ => match neighbour(args, line, is_there) {
@@ -109,6 +112,12 @@ fn neighbour(args: &Args, line: &Line, is_there: fn(u32) -> bool) -> Option<Prog
     let is_other = !is_victim && !args.targets.pids.contains(&program.1);
     let is_wanted = is_other && share >= IS_CULPRIT && program.1 != std::process::id();
     (is_wanted && is_there(program.1)).then(|| program.clone())
+}
+
+/// Looks whether most of a line went by before there were requests to a disk.
+fn is_held_back(line: &Line) -> bool {
+    let first = line.first_blame();
+    first.is_some_and(|(culprit, _)| *culprit == Culprit::HeldBack)
 }
 
 /// Looks whether threads wait for a database's own lock, which others of its processes hold.

@@ -90,7 +90,7 @@ fn remark(account: &Account, line: &Line, blame: &Blame, share: f64) -> String {
     match (&blame.culprit, line.kind) {
         (Culprit::Function(..), _) => format!("  {share} {who}"),
         (culprit, RUN_QUEUE) if culprit.is_nameless() => {
-            format!("  {share} behind tasks too long ago to be recorded")
+            format!("  {share} behind tasks that ran too long ago")
         }
         (_, RUN_QUEUE) => format!("  {share} behind {who}"),
         (Culprit::Nobody, _) => format!("  {share} not over"),

@@ -281,7 +281,7 @@ fn waker(account: &Account, line: &Line) -> Vec<String> {
     }
     let endpoint = endpoints::sentence(line).into_iter();
     let Some((culprit, share)) = first else {
-        let nobody = match line.is_retried() {
+        let nobody = match line.is_retried {
             true => "SQLite tries again by the clock; who has it locked is not seen".to_owned(),
             false => "who ended these waits is not known".to_owned(),
         };

@@ -238,6 +238,22 @@ fn the_brief_form_is_never_longer_than_it_may_be() {
 }
 
 #[test]
+fn what_was_held_back_and_what_is_tried_again_have_words() {
+    let held_back = line("block-io", 900, &[(Culprit::HeldBack, 9)]);
+    let held_back = account(vec![held_back]);
+    let words = "100% of that went by before there were requests to a disk:";
+    let text = said(&held_back);
+    assert!(text.contains(words) && text.contains("(io.max)"), "{text}");
+    let rows = table(&held_back);
+    let words = "100% before there were requests to a disk";
+    assert!(rows.contains(words), "{rows}");
+    let mut tried = line("file-lock", 900, &[]);
+    tried.is_retried = true;
+    let text = said(&account(vec![tried]));
+    assert!(text.contains("SQLite tries again by the clock"), "{text}");
+}
+
+#[test]
 fn who_is_not_remembered_makes_shares_least_ones() {
     let earlier = |value| (Culprit::Program(("[earlier]".into(), 0), None), value);
     let cc1 = (Culprit::Program(("cc1".into(), 9), None), 60);
@@ -248,7 +264,7 @@ fn who_is_not_remembered_makes_shares_least_ones() {
         "{text}"
     );
     let rows = table(&both);
-    let words = "40% behind tasks too long ago to be recorded";
+    let words = "40% behind tasks that ran too long ago";
     assert!(rows.contains(words), "{rows}");
     let text = said(&account(vec![line(
         RUN_QUEUE,

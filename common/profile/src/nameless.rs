@@ -42,7 +42,10 @@ impl<'a> Process<'a> {
         if sample.user.iter().any(is_nameless) {
             self.nameless = self.nameless.saturating_add(weight);
             let is_cut = sample.user_end == Some(StackEnd::NoTable);
-            if is_cut && sample.user.first().is_some_and(is_nameless) {
+            // In front of an account's stacks is a frame for the kind of time.
+            let is_code = |frame: &&Frame| frame.kind != FrameKind::User || frame.module.is_some();
+            let root = sample.user.iter().find(is_code);
+            if is_cut && root.is_some_and(is_nameless) {
                 self.cut = self.cut.saturating_add(weight);
             }
         }
@@ -156,7 +159,10 @@ mod tests {
         assert_eq!(said(vec![whole, own.clone()]).as_deref(), Some(expected));
         let cut = sample(7, 80, StackEnd::NoTable, &[anonymous()]);
         let expected = format!("{expected}; -XX:+PreserveFramePointer makes stacks whole");
-        assert_eq!(said(vec![cut, own]), Some(expected));
+        assert_eq!(said(vec![cut, own.clone()]).as_ref(), Some(&expected));
+        let kind = frame("[on-cpu]", "", FrameKind::User);
+        let of_account = sample(7, 80, StackEnd::NoTable, &[kind, anonymous()]);
+        assert_eq!(said(vec![of_account, own]), Some(expected));
         let unknown = sample(9, 1, StackEnd::Root, &[anonymous()]);
         let found = said(vec![unknown]).expect("a remark");
         assert!(

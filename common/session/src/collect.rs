@@ -1,4 +1,4 @@
-//! The loop of a running collection: until time is up, a signal comes or the command ends.
+//! The loop of a running collection: until time is up, a signal comes, the command ends or the last process of `-p` does.
 
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -65,7 +65,7 @@ pub fn collect(
 }
 
 impl<'a> Until<'a> {
-    /// An open-ended window from `start_ns` on. `is_endless`: nothing is to end the run but what happens.
+    /// An open-ended window from `start_ns` on. `is_endless`: no time and no number of reports ends the run.
     pub(crate) fn new(ending: &'a mut Ending<'_>, start_ns: u64, is_endless: bool) -> Self {
         Self {
             signals: ending.signals,

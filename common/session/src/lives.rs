@@ -1,29 +1,37 @@
 //! Processes that were asked for, and whether they are still there.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::targets::Targets;
 
 /// The processes that `-p` names: who is asked for by another option, too, is one of their threads.
 pub(crate) struct Lives {
-    processes: Vec<(u32, OwnedFd)>,
-    /// All of them could be opened.
+    /// `None`: it had ended before tracing began.
+    processes: Vec<(u32, Option<OwnedFd>)>,
+    /// It is known of all of them when they end.
     are_all: bool,
 }
 
 impl Lives {
     /// Those that are there when tracing begins.
     pub(crate) fn look(targets: &Targets) -> Self {
+        let pids: BTreeSet<u32> = targets.pids.iter().copied().collect();
         let open = |pid: &u32| {
             let id = Pid::from_raw(i32::try_from(*pid).ok()?)?;
-            // Before Linux 5.3 nobody can be told of an end.
-            Some((*pid, pidfd_open(id, PidfdFlags::empty()).ok()?))
+            match pidfd_open(id, PidfdFlags::empty()) {
+                Ok(process) => Some((*pid, Some(process))),
+                // It was there when the options were read.
+                Err(Errno::SRCH) => Some((*pid, None)),
+                Err(_) => None,
+            }
         };
-        let processes: Vec<_> = targets.pids.iter().filter_map(open).collect();
-        let are_all = processes.len() == targets.pids.len();
+        let processes: Vec<_> = pids.iter().filter_map(open).collect();
+        let are_all = processes.len() == pids.len();
         Self { processes, are_all }
     }
 
@@ -40,9 +48,9 @@ impl Lives {
         let ended: Vec<u32> = ended.map(|(pid, _)| *pid).collect();
         match &ended[..] {
             [] => None,
-            [pid] => Some(format!("process {pid} ended while it was traced")),
+            [pid] => Some(format!("process {pid} has ended")),
             [first, ..] => Some(format!(
-                "{} of {} processes ended while they were traced, {first} for one",
+                "{} of {} processes have ended, {first} for one",
                 ended.len(),
                 self.processes.len()
             )),
@@ -50,7 +58,10 @@ impl Lives {
     }
 }
 
-fn has_ended(process: &OwnedFd) -> bool {
+fn has_ended(process: &Option<OwnedFd>) -> bool {
+    let Some(process) = process else {
+        return true;
+    };
     let mut ends = [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)];
     poll(&mut ends, Some(&Timespec::default())).is_ok_and(|ended| ended > 0)
 }
@@ -80,18 +91,26 @@ mod tests {
     #[test]
     fn a_run_is_over_when_the_last_of_its_processes_has_ended() {
         let (one, two) = (sleeper(), sleeper());
-        let lives = Lives::look(&of(&[&one, &two]));
+        let lives = Lives::look(&of(&[&one, &two, &two]));
         let id = one.id();
         assert_eq!((lives.are_over(), lives.remark()), (false, None));
         end(one);
         assert!(!lives.are_over());
-        let said = lives.remark().expect("a remark");
-        assert_eq!(
-            said,
-            format!("1 of 2 processes ended while they were traced, {id} for one")
-        );
+        let said = format!("process {id} has ended");
+        assert_eq!(lives.remark(), Some(said));
         end(two);
         assert!(lives.are_over());
+        let said = lives.remark().expect("a remark");
+        assert!(said.starts_with("2 of 2 processes have ended, "), "{said}");
+    }
+
+    #[test]
+    fn a_process_that_ended_before_tracing_began_has_ended() {
+        let child = sleeper();
+        let targets = of(&[&child]);
+        end(child);
+        let lives = Lives::look(&targets);
+        assert!(lives.are_over() && lives.remark().is_some());
     }
 
     #[test]

@@ -275,7 +275,13 @@ impl Wait {
         may_be && self.file_type == file_type::ACCEPTED
     }
 
-    /// Tells if it is for the end of a child.
+    /// Tells if the kernel accounts it as one for I/O.
+    pub fn is_accounted_io(self) -> bool {
+        self.has(flags::BLOCK_IO)
+    }
+
+    /// Tells if it is for a child: for its end, or for its exec or end after `vfork`. A wait for a signal (`sigsuspend`) may be, too,
+    /// and is not told.
     pub fn is_for_child(self) -> bool {
         self.calls(syscalls::CHILD) || self.calls(syscalls::VFORK)
     }
