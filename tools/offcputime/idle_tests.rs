@@ -267,7 +267,7 @@ fn children_that_end_have_worked_for_their_parent() {
     ];
     let of = |traced| mark(&rows, &[Some(3); 4], traced, |_| false, |_| false);
     assert_eq!(of(Traced::Chosen), [false, false, true, false]);
-    // What they do is told beside it.
+    // Their work is told beside it.
     assert_eq!(of(Traced::Families), [true; 4]);
     assert_eq!(of(Traced::All), [true; 4]);
 }

@@ -28,7 +28,7 @@ const RUNTIMES: [(&str, &str, &str); 4] = [
 #[derive(Default)]
 struct Process<'a> {
     all: u64,
-    /// In functions without names, or called by them.
+    /// Time in functions without names, or in what they call.
     nameless: u64,
     /// On stacks that end in one.
     cut: u64,
@@ -42,7 +42,7 @@ impl<'a> Process<'a> {
         if sample.user.iter().any(is_nameless) {
             self.nameless = self.nameless.saturating_add(weight);
             let is_cut = sample.user_end == Some(StackEnd::NoTable);
-            // In front of an account's stacks is a frame for the kind of time.
+            // A frame for the kind of time is in front of an account's stacks.
             let is_code = |frame: &&Frame| frame.kind != FrameKind::User || frame.module.is_some();
             let root = sample.user.iter().find(is_code);
             if is_cut && root.is_some_and(is_nameless) {
