@@ -82,8 +82,24 @@ impl<T> Seen<T> {
         seen.unwrap_or(1.0)
     }
 
-    /// Says that it did not see all of a window.
-    pub(crate) fn note(&self, window: Edges, what: &str) -> Option<String> {
+    /// Its findings, with that factor.
+    pub(crate) fn scaled(&self, window: Edges) -> (&T, f64) {
+        (&self.found, self.scale(window))
+    }
+
+    /// Adds its losses, and a note on what it was to see where it did not see all of a window.
+    pub(crate) fn tell(
+        &self,
+        what: &str,
+        window: Edges,
+        losses: &mut Losses,
+        notes: &mut Vec<String>,
+    ) {
+        losses.absorb(&self.losses);
+        notes.extend(self.note(window, what));
+    }
+
+    fn note(&self, window: Edges, what: &str) -> Option<String> {
         let seen_ns = self.until_ns?.saturating_sub(window.start_ns);
         let [seen, all] = [seen_ns, window.ns()].map(units::duration);
         Some(format!(

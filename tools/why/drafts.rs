@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::mem;
 use std::sync::Arc;
 
 use hist::Histogram;
@@ -247,7 +248,7 @@ impl Drafts {
                 let place = place.or_else(|| first.map(|(place, _)| Arc::clone(place)));
                 let stack = draft.stack(first.and(place.as_deref()));
                 let chain = chain(threads, split, &((kind, place.clone()), number));
-                let mut lengths = draft.lengths;
+                let mut lengths = mem::take(&mut draft.lengths);
                 // None is longer than all together.
                 lengths.add_exact(draft.waits, draft.ns, draft.ns);
                 if found.looked.is_some() {
@@ -256,12 +257,7 @@ impl Drafts {
                 }
                 let requests = found.disks.filter(|_| FOR_DISKS.contains(&kind));
                 if let Some((requests, scale)) = requests {
-                    let times = scale * draft.threads.len() as f64;
-                    let held_back = match scale <= MOST_SCALE {
-                        true => requests.held_back(draft.io, times),
-                        false => 0,
-                    };
-                    requests.divide(&mut draft.blames, &draft.whose, held_back);
+                    blame_disks(&mut draft, requests, scale);
                 }
                 let mut blames = match kind {
                     RUN_QUEUE => ranked(neighbours(found.queue), names),
@@ -300,6 +296,16 @@ impl Drafts {
 /// Looks whether a thread sleeps before it tries again for a lock, as SQLite does: a clock ends that.
 fn is_retry(sample: &Sample, row: &Row) -> bool {
     row.wait.reason() == Reason::Sleep && sample.reason != Some(SLEEP)
+}
+
+/// Blames disks for time that an interrupt ended. `scale`: by how much requests' time is to be multiplied.
+fn blame_disks(draft: &mut Draft, requests: &Requests, scale: f64) {
+    let times = scale * draft.threads.len() as f64;
+    let held_back = match scale <= MOST_SCALE {
+        true => requests.held_back(draft.io, times),
+        false => 0,
+    };
+    requests.divide(&mut draft.blames, &draft.whose, held_back);
 }
 
 /// Kind and function of a wait.

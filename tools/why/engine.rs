@@ -236,7 +236,7 @@ impl Together for Why<'_> {
             on: &on,
             waits: &waits,
             queue: &queue,
-            disks: disks.as_ref().map(|seen| (&seen.found, seen.scale(window))),
+            disks: disks.as_ref().map(|seen| seen.scaled(window)),
             locks: contended,
             cycles: slowest
                 .as_ref()
@@ -252,12 +252,10 @@ impl Together for Why<'_> {
         losses.absorb(&queue.losses);
         losses.absorb(&cpu.losses);
         if let Some(seen) = &locks {
-            losses.absorb(&seen.losses);
-            self.notes.extend(seen.note(window, "locks"));
+            seen.tell("locks", window, &mut losses, &mut self.notes);
         }
         if let Some(seen) = &disks {
-            losses.absorb(&seen.losses);
-            self.notes.extend(seen.note(window, "disks"));
+            seen.tell("disks", window, &mut losses, &mut self.notes);
         }
         let mut closing = Closing {
             events: (whole.events, closing::switches_and_wakeups(&cost)),

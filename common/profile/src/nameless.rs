@@ -105,6 +105,8 @@ fn base(frame: &Frame) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
     use crate::model::{Task, ValueType};
 
@@ -175,19 +177,19 @@ mod tests {
     fn a_little_is_not_worth_a_line() {
         let named = frame("LApp;::run", "", FrameKind::Jit);
         assert_eq!(
-            said(vec![sample(7, 9, StackEnd::Root, &[named.clone()])]),
+            said(vec![sample(7, 9, StackEnd::Root, slice::from_ref(&named))]),
             None
         );
         let mixed = |nameless| {
             vec![
                 sample(7, nameless, StackEnd::Root, &[anonymous()]),
-                sample(7, 100 - nameless, StackEnd::Root, &[named.clone()]),
+                sample(7, 100 - nameless, StackEnd::Root, slice::from_ref(&named)),
             ]
         };
         assert_eq!(said(mixed(19)), None);
         assert!(said(mixed(20)).is_some());
         let mut beside = mixed(100);
-        beside.push(sample(8, 1_000, StackEnd::Root, &[named.clone()]));
+        beside.push(sample(8, 1_000, StackEnd::Root, slice::from_ref(&named)));
         assert_eq!(said(beside), None, "another program has the time");
     }
 }

@@ -149,7 +149,7 @@ fn a_rule_knows_what_a_program_has_made_of_a_condition_variable() {
         let stack = stack(&library.collect::<Vec<_>>(), &SEM);
         let verdict = judge(&stack)
             .expect("a lock of Python's")
-            .made_into(&rules, &stack);
+            .made_into(rules, &stack);
         (verdict.meaning.word, verdict.meaning.role)
     };
     let pool = [
