@@ -67,6 +67,9 @@ fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) 
             }
             None => Step::RunQueue,
         },
+        _ if is_held_back(line) => {
+            return Some(Step::Groups.line_for("", "which group waits for I/O"));
+        }
         "block-io" => match disk_users::next(line) {
             Some(command) => return Some(command),
             None => Step::Disks,
@@ -84,9 +87,6 @@ fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) 
             return line.lock.as_ref().map(|lock| lock.next(&target));
         }
         _ if line.is_retried => Step::Waits,
-        _ if is_held_back(line) => {
-            return Some(Step::Groups.line_for("5 1", "which group waits for I/O"));
-        }
         "futex" | "lock" | "file-lock" | "semaphore" | "eventfd" => Step::Locks,
         "page-fault" => Step::MajorFaults,
         _ => match neighbour(args, line, is_there) {
@@ -177,10 +177,18 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_that_is_tried_again_is_waited_for_in_sleep() {
+        let mut tried = line("file-lock", 900, &[]);
+        tried.is_retried = true;
+        assert_eq!(command(&account(vec![tried])), "offcputime -p 7 10");
+    }
+
+    #[test]
     fn the_next_command_looks_at_the_line_or_at_its_culprit() {
         let other = [(program("cc1", 9), 60)];
         let own = [(program("app", 7), 60)];
         let nobody = [(Culprit::Nobody, 60)];
+        let held_back = [(Culprit::HeldBack, 60)];
         let [device, queue] =
             [Phase::Device, Phase::Queued].map(|phase| [(Culprit::Disk("vda".into(), phase), 60)]);
         for (kind, blames, expected) in [
@@ -194,6 +202,7 @@ mod tests {
             ("block-io", &other, "biolatency -P 5 1"),
             ("block-io", &device, "biolatency -d vda -P 5 1"),
             ("block-io", &queue, "biolatency -d vda --phases 5 1"),
+            ("block-io", &held_back, "pressure --cgroups 5 1"),
             ("page-fault", &other, "profile -e major-faults -p 7 10"),
             ("pipe", &other, "why -p 9 10"),
             ("pipe", &own, "offcputime -p 7 10"),
