@@ -37,19 +37,16 @@ pub(crate) fn is_busy(user: &[Frame]) -> bool {
 
 fn is_own(frame: &Frame) -> bool {
     let is_named = FUNCTIONS.iter().any(|begin| frame.name.starts_with(begin));
-    is_named || file(frame).starts_with(LIBRARY)
+    is_named || frame.file_name().starts_with(LIBRARY)
 }
 
 fn puts_to_sleep(frame: &Frame) -> bool {
     let name = frame.name.trim_start_matches('_');
     let in_libc = ["libc.so", "libc-", "ld-musl", "linux-vdso"];
-    SLEEPS.contains(&name) || in_libc.iter().any(|begin| file(frame).starts_with(begin))
-}
-
-/// The file of a frame, without its directory.
-fn file(frame: &Frame) -> &str {
-    let module = frame.module.as_deref().unwrap_or_default();
-    module.rsplit('/').next().unwrap_or(module)
+    SLEEPS.contains(&name)
+        || in_libc
+            .iter()
+            .any(|begin| frame.file_name().starts_with(begin))
 }
 
 #[cfg(test)]

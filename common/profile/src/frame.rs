@@ -57,6 +57,12 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// The file that it is in, without its directory; empty: none is known.
+    pub fn file_name(&self) -> &str {
+        let module = self.module.as_deref().unwrap_or_default();
+        module.rsplit('/').next().unwrap_or_default()
+    }
+
     /// The file that a function without a name is of; `None`: it has a name.
     pub fn unnamed_in(&self) -> Option<&str> {
         if self.kind != FrameKind::Jit

@@ -50,7 +50,7 @@ impl<'a> Process<'a> {
             }
         }
         let runtime_of = |frame: &Frame| {
-            let file = base(frame);
+            let file = frame.file_name();
             RUNTIMES.iter().find(|(begin, ..)| file.starts_with(begin))
         };
         self.runtime = self
@@ -96,11 +96,6 @@ pub fn describe(profile: &Profile) -> Option<String> {
 
 fn is_nameless(frame: &Frame) -> bool {
     frame.kind == FrameKind::Jit && frame.name.starts_with("[anon]+")
-}
-
-fn base(frame: &Frame) -> &str {
-    let module = frame.module.as_deref().unwrap_or_default();
-    module.rsplit('/').next().unwrap_or(module)
 }
 
 #[cfg(test)]

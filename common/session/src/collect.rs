@@ -24,17 +24,17 @@ pub(crate) struct Ending<'a> {
 }
 
 /// What ends a collection.
-pub struct Until<'a> {
+pub(crate) struct Until<'a> {
     /// Ctrl-C and its kin.
-    pub signals: &'a Signals,
+    signals: &'a Signals,
     /// `-- COMMAND`.
-    pub command: Option<&'a mut Running>,
+    command: Option<&'a mut Running>,
     /// `-p`, whose end ends a run that has no other.
     lives: Option<&'a Lives>,
     /// When the window opened, ns.
-    pub start_ns: u64,
+    start_ns: u64,
     /// When it closes, ns; `None`: when something else ends it.
-    pub deadline_ns: Option<u64>,
+    pub(crate) deadline_ns: Option<u64>,
     /// What a budget demands.
     next: Next,
 }
@@ -44,7 +44,7 @@ pub struct Until<'a> {
 /// # Errors
 ///
 /// Those of `step`.
-pub fn collect(
+pub(crate) fn collect(
     until: &mut Until<'_>,
     fds: &[RawFd],
     progress: &Progress,
@@ -90,7 +90,7 @@ impl Until<'_> {
     }
 
     /// Whether something other than the clock ended it: there will be no next window.
-    pub fn is_interrupted(&mut self) -> bool {
+    pub(crate) fn is_interrupted(&mut self) -> bool {
         self.signals.ended()
             || self.next.must_stop
             || self

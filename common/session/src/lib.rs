@@ -7,7 +7,7 @@ mod asked;
 pub mod cgroups;
 pub mod chosen;
 pub mod closing;
-pub mod collect;
+mod collect;
 pub mod command;
 pub mod detaching;
 pub mod glob;

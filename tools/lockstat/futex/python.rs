@@ -1,7 +1,5 @@
 //! Locks of Python: the interpreter's own, and those of its programs, by the functions of Python that wait.
 
-use std::path::Path;
-
 use profile::frame::{Frame, FrameKind};
 use stacks::PYTHON_WAITS;
 
@@ -39,12 +37,12 @@ pub(crate) fn judge(frames: &[Frame]) -> Option<Verdict> {
     let outer = functions.next();
     // Its module is often stripped. Where it is built into an interpreter that is, it cannot be told.
     let is_queue = native.clone().any(|name| name.contains("SimpleQueue"))
-        || inside(frames).any(|frame| file(frame).starts_with("_queue."));
-    let class = match (file(innermost), last(innermost)) {
+        || inside(frames).any(|frame| frame.file_name().starts_with("_queue."));
+    let class = match (innermost.file_name(), last(innermost)) {
         _ if is_queue => Class::Cond,
         ("threading.py", "_wait") => Class::Barrier,
         ("threading.py", "wait" | "wait_for") => {
-            match outer.map(|outer| (file(outer), last(outer))) {
+            match outer.map(|outer| (outer.file_name(), last(outer))) {
                 Some(("threading.py", "acquire")) => Class::Sem,
                 Some(("threading.py", "_wait" | "_enter")) => Class::Barrier,
                 _ => Class::Cond,
@@ -84,12 +82,12 @@ fn verdict(class: Class, word: &'static str, confidence: u8, is_own: bool) -> Ve
 /// The code that waits for a lock: the innermost function of Python outside of the locks' own, with its file and, where `with_line`, the line
 /// that it waits in. `None`: no function of Python is known.
 pub(crate) fn caller(frames: &[Frame], with_line: bool) -> Option<String> {
-    let is_own = |frame: &&Frame| LIBRARY.contains(&file(frame));
+    let is_own = |frame: &&Frame| LIBRARY.contains(&frame.file_name());
     let outside = functions(frames).find(|frame| !is_own(frame));
     let frame = outside.or_else(|| functions(frames).next())?;
     let place = place(frame).filter(|_| with_line);
     let name = &frame.name;
-    Some(match (place, file(frame)) {
+    Some(match (place, frame.file_name()) {
         (Some(place), _) => format!("{name} ({place})"),
         (None, "") => name.to_string(),
         (None, file) => format!("{name} ({file})"),
@@ -99,8 +97,8 @@ pub(crate) fn caller(frames: &[Frame], with_line: bool) -> Option<String> {
 /// `busy.py:5`: the line that a function of Python is in, and its file without the directory. `None`: nobody knows, or it is none.
 pub(crate) fn place(frame: &Frame) -> Option<String> {
     let (_, line) = frame.line.as_ref()?;
-    let of_python = frame.kind == FrameKind::Jit && !file(frame).is_empty();
-    of_python.then(|| format!("{}:{line}", file(frame)))
+    let of_python = frame.kind == FrameKind::Jit && !frame.file_name().is_empty();
+    of_python.then(|| format!("{}:{line}", frame.file_name()))
 }
 
 /// Functions of Python, innermost first.
@@ -118,13 +116,6 @@ fn native(frames: &[Frame]) -> impl Iterator<Item = &str> + Clone {
 fn inside(frames: &[Frame]) -> impl Iterator<Item = &Frame> + Clone {
     let leaf_first = frames.iter().rev().take(MAX_FRAMES);
     leaf_first.take_while(|frame| frame.kind != FrameKind::Jit)
-}
-
-/// The file of a function, without its directory.
-fn file(frame: &Frame) -> &str {
-    let path = frame.module.as_deref().map(Path::new);
-    let name = path.and_then(Path::file_name);
-    name.and_then(|name| name.to_str()).unwrap_or_default()
 }
 
 /// The last part of a qualified name, which versions before 3.11 have alone.

@@ -15,6 +15,7 @@ use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
 use bpf::lockstat::types::{futex_lock, lock_id};
 use loader::maps;
+use profile::frame::Frame;
 use profile::rank::Rank;
 use stacks::StackTable;
 
@@ -221,9 +222,8 @@ fn go_caller(stack: u64, stacks: &mut StackTable) -> Option<Arc<str>> {
 
 fn is_glibc(stack: u64, stacks: &mut StackTable) -> bool {
     let frames = stacks.user_names(stack);
-    let file = frames.last().and_then(|leaf| leaf.module.as_deref());
-    file.and_then(|file| file.rsplit('/').next())
-        .is_some_and(|base| base.starts_with("libc.so") || base.starts_with("libpthread"))
+    let file = frames.last().map_or("", Frame::file_name);
+    file.starts_with("libc.so") || file.starts_with("libpthread")
 }
 
 fn left_out(hidden: &[(Class, Role, LockRow)]) -> Vec<LeftOut> {
