@@ -4,6 +4,7 @@ pub mod clock;
 pub mod cpu_time;
 pub mod descriptors;
 pub mod errands;
+pub mod file_locks;
 pub mod forked;
 pub mod libraries;
 mod machine;

@@ -1,17 +1,13 @@
 //! Locks of files that threads wait for at one moment, and who has them: the kernel's own list, `/proc/locks`.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::Read;
 
+use host::file_locks::{self, FileLock, Sort, inode};
 use profile::sums::groups;
 
 use super::lock::{Holder, Identity, Told, Wait, Waited};
 use super::thread::{Thread, Threads};
 use crate::lockstat::futex::Class;
-
-/// Bytes of the list that are read: some 300,000 locks.
-const MOST: u64 = 16 << 20;
 
 /// Numbers of the system calls, and of fcntl's commands that wait.
 const FLOCK: i16 = libc::SYS_flock as i16;
@@ -39,15 +35,10 @@ impl FileLocks {
     /// Reads the list, if any of the threads waits for such a lock.
     pub(super) fn read(threads: &Threads) -> Self {
         let waits = |thread: &Thread| thread.is_asleep() && class_of(thread).is_some();
-        let mut text = String::new();
-        if threads.all.iter().any(waits)
-            && let Ok(file) = File::open("/proc/locks")
-        {
-            // All that was read before a failure is right, but for a line that was cut.
-            drop(file.take(MOST).read_to_string(&mut text));
-            text.truncate(text.rfind('\n').unwrap_or(0));
+        match threads.all.iter().any(waits) {
+            true => Self::of(parse(&file_locks::list())),
+            false => Self::default(),
         }
-        Self::of(parse(&text))
     }
 
     fn of(list: Vec<Blocked>) -> Self {
@@ -72,7 +63,7 @@ impl FileLocks {
             lock: blocked.map_or(hidden, |blocked| {
                 Identity::File(class, blocked.file.clone(), blocked.by.1)
             }),
-            name: name(tgid, descriptor),
+            name: file_locks::path(tgid, descriptor),
             holder: blocked.map_or(Holder::Unrecorded, |blocked| holder(threads, blocked.by)),
             timed: false,
             private: false,
@@ -124,43 +115,23 @@ fn holder(threads: &Threads, (class, tgid): (Class, Option<u32>)) -> Holder {
     }
 }
 
-/// The inode behind a process's descriptor, as the kernel writes it since Linux 5.14; asking for it does not touch the file system.
-fn inode(tgid: u32, descriptor: u32) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{tgid}/fdinfo/{descriptor}")).ok()?;
-    let mut values = text.lines().filter_map(|line| line.strip_prefix("ino:"));
-    values.next().map(|value| value.trim().to_owned())
-}
-
-/// Its path, which the kernel knows by itself.
-fn name(tgid: u32, descriptor: u32) -> String {
-    let path = fs::read_link(format!("/proc/{tgid}/fd/{descriptor}"));
-    path.map_or_else(
-        |_| String::new(),
-        |path| path.to_string_lossy().into_owned(),
-    )
-}
-
-/// The list's lines: `1: POSIX  ADVISORY  WRITE 12 fe:00:34 0 EOF`, with `->` in front of the sort where somebody waits for the lock
-/// above.
+/// Those of the list that wait, with what is in their way.
 fn parse(text: &str) -> Vec<Blocked> {
     let mut by = None;
     let mut blocked = Vec::new();
-    for line in text.lines() {
-        let mut words = line.split_whitespace().skip(1).peekable();
-        let waits = words.next_if_eq(&"->").is_some();
-        let Some(entry) = entry(words) else {
+    for lock in text.lines().map(FileLock::of) {
+        let Some(class) = lock.sort.map(class) else {
             // Those that wait below are of another sort, too.
-            by = by.filter(|_| waits);
+            by = by.filter(|_| lock.is_blocked);
             continue;
         };
-        let (class, tgid, file) = entry;
-        match (waits, by) {
-            (false, _) => by = Some((class, tgid)),
+        match (lock.is_blocked, by) {
+            (false, _) => by = Some((class, lock.tgid)),
             (true, Some(by)) => blocked.push(Blocked {
                 class,
-                tgid,
+                tgid: lock.tgid,
                 by,
-                file: file.to_owned(),
+                file: lock.file.to_owned(),
             }),
             (true, None) => {}
         }
@@ -168,15 +139,12 @@ fn parse(text: &str) -> Vec<Blocked> {
     blocked
 }
 
-fn entry<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<(Class, Option<u32>, &'a str)> {
-    let class = match words.next()? {
-        "FLOCK" => Class::Flock,
-        "POSIX" => Class::Posix,
-        "OFDLCK" => Class::Ofd,
-        _ => return None,
-    };
-    let tgid = words.nth(2)?.parse().ok().filter(|tgid| *tgid > 0);
-    Some((class, tgid, words.next()?))
+fn class(sort: Sort) -> Class {
+    match sort {
+        Sort::Flock => Class::Flock,
+        Sort::Posix => Class::Posix,
+        Sort::Ofd => Class::Ofd,
+    }
 }
 
 #[cfg(test)]
