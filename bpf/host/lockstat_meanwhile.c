@@ -11,9 +11,9 @@ void host_begin(void)
 	host_pauses = (struct pauses){};
 }
 
-void host_leaves(__u64 now, __u64 what)
+void host_leaves(__u64 now, __u64 what, __u64 turn)
 {
-	pause_begins(&host_pauses, what, now);
+	pause_begins(&host_pauses, what, turn, now);
 }
 
 void host_is_woken(__u64 now)
@@ -27,10 +27,10 @@ void host_runs(__u64 now)
 	pause_ends(&host_pauses, now);
 }
 
-__u64 host_meanwhile(__u64 from, __u64 now, __u64 what)
+__u64 host_meanwhile(__u64 turn, __u64 from, __u64 now, __u64 what)
 {
 	__u64 sums[MEANWHILE_ROOM] = {};
 
-	add_meanwhile(&host_pauses, sums, from, now);
+	add_meanwhile(&host_pauses, sums, turn, from, now);
 	return sums[what];
 }

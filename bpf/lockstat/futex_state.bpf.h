@@ -95,4 +95,10 @@ static __always_inline bool is_in_wait(const struct futex_wait *futex)
 	return futex->phase != FUTEX_IDLE && futex->phase != FUTEX_PAUSED;
 }
 
+/* `turn` of struct pause: Python's global lock is waited for on two words. */
+static __always_inline __u32 futex_turn(const struct futex_wait *futex)
+{
+	return futex->gil ? futex->gil : futex->call.address;
+}
+
 #endif

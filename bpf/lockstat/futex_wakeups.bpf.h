@@ -47,8 +47,8 @@ static __always_inline bool is_release(struct futex_wait *futex, struct futex_ca
 	return was_requeued(futex, by) || futex->call.flags & by->flags & FUTEX_IS_SHARED;
 }
 
-/* The task that is current ends the wait: its doings since that began, or since it was last reported. */
-static __always_inline void note_meanwhile(struct lock_wait *wait, __u64 now)
+/* The task that is current ends the wait: its doings since that began or was last reported, or since its own wait for `turn`. */
+static __always_inline void note_meanwhile(struct lock_wait *wait, __u32 turn, __u64 now)
 {
 	__u64 from = larger_of(larger_of(wait->begin_ns, wait->reported_ns), window_start_ns);
 	struct member *by = member_of(current_task());
@@ -56,7 +56,7 @@ static __always_inline void note_meanwhile(struct lock_wait *wait, __u64 now)
 	from = smaller_of(from, now);
 	__builtin_memset(wait->meanwhile, 0, sizeof(wait->meanwhile));
 	if (by)
-		add_meanwhile(&by->pauses, wait->meanwhile, from, now);
+		add_meanwhile(&by->pauses, wait->meanwhile, turn, from, now);
 	else
 		wait->meanwhile[MEANWHILE_UNKNOWN] = now - from;
 }
@@ -87,7 +87,7 @@ static __always_inline void futex_woken(void *ctx, struct futex_wait *futex, con
 	futex->wait.waker_pid = (__u32)bpf_get_current_pid_tgid();
 	if (!is_sure(futex, futex->wait.waker_pid)) {
 		note_holder(&futex->wait.holder, current_task(), HOLDER_WAKER, false);
-		note_meanwhile(&futex->wait, now);
+		note_meanwhile(&futex->wait, futex_turn(futex), now);
 	}
 	release_scratch(scratch);
 }

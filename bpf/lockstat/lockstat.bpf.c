@@ -102,14 +102,17 @@ static __always_inline void pause_of_member(struct member *member, struct task_s
 	bool is_sleep = member->sleep.phase != FUTEX_IDLE && !is_idle(&member->sleep);
 	bool for_others = member->futex.phase != FUTEX_IDLE || member->kernel.depth || is_sleep;
 	enum meanwhile what = MEANWHILE_ASLEEP;
+	__u32 turn = 0;
 
-	if (runnable)
+	if (runnable) {
 		what = MEANWHILE_RUN_QUEUE;
-	else if (BPF_CORE_READ_BITFIELD(task, in_iowait))
+	} else if (BPF_CORE_READ_BITFIELD(task, in_iowait)) {
 		what = MEANWHILE_DISK;
-	else if (for_others)
+	} else if (for_others) {
 		what = MEANWHILE_OTHERS;
-	pause_begins(&member->pauses, what, bpf_ktime_get_ns());
+		turn = is_sleep ? sleep_turn(&member->sleep) : futex_turn(&member->futex);
+	}
+	pause_begins(&member->pauses, what, turn, bpf_ktime_get_ns());
 }
 
 static __always_inline void task_switched(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)

@@ -37,7 +37,9 @@ struct pause {
 	/* 0: not over. */
 	__u64 end_ns;
 	/* Until it was made runnable: enum meanwhile. */
-	__u64 what;
+	__u32 what;
+	/* The lock that it waited for, by the lower half of its address, which tells it from others of these pauses; 0: none. */
+	__u32 turn;
 };
 
 /* Part of the tool's `struct member`. */
@@ -50,7 +52,7 @@ struct pauses {
 };
 
 /* The thread leaves its CPU. */
-static __always_inline void pause_begins(struct pauses *pauses, enum meanwhile what, __u64 now)
+static __always_inline void pause_begins(struct pauses *pauses, enum meanwhile what, __u32 turn, __u64 now)
 {
 	struct pause *pause = &pauses->past[pauses->at & (PAST_PAUSES - 1)];
 
@@ -61,6 +63,7 @@ static __always_inline void pause_begins(struct pauses *pauses, enum meanwhile w
 	pause->woken_ns = what == MEANWHILE_RUN_QUEUE ? now : 0;
 	pause->end_ns = 0;
 	pause->what = what;
+	pause->turn = turn;
 }
 
 static __always_inline void pause_is_woken(struct pauses *pauses)
@@ -85,14 +88,30 @@ static __always_inline void pause_ends(struct pauses *pauses, __u64 now)
 	pauses->at++;
 }
 
-/* Adds what the thread, which is on a CPU, did in [from, now] to `sums`. */
-static __noinline int add_meanwhile(const struct pauses *pauses, __u64 *sums, __u64 from, __u64 now)
+/* The end of the thread's last wait for a lock; 0: it waited for none, or longer ago than it remembers. */
+static __always_inline __u64 turn_begin(const struct pauses *pauses, __u32 turn)
+{
+	__u64 end_ns = 0;
+
+	for (__u32 i = 0; i < PAST_PAUSES; i++) {
+		const struct pause *pause = &pauses->past[i];
+
+		end_ns = larger_of(end_ns, pause->end_ns & -is_below(pause->turn ^ turn, 1));
+	}
+	return end_ns & -is_below(0, turn);
+}
+
+/* Adds what the thread, which is on a CPU, did in [from, now] to `sums`. Threads take turns with a lock: its own wait for it, and all
+ * before, was others' turn.
+ */
+static __noinline int add_meanwhile(const struct pauses *pauses, __u64 *sums, __u32 turn, __u64 from, __u64 now)
 {
 	const struct pause *oldest = &pauses->past[pauses->at & (PAST_PAUSES - 1)];
 	/* Once all places are taken, the oldest one says since when. */
 	__u64 known_from = larger_of(pauses->since_ns, oldest->begin_ns & -is_below(PAST_PAUSES - 1, pauses->at));
 	__u64 paused_ns = 0;
 
+	from = smaller_of(larger_of(from, turn_begin(pauses, turn)), now);
 	if (!pauses->since_ns)
 		known_from = now;
 	known_from = smaller_of(larger_of(known_from, from), now);

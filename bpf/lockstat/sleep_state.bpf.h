@@ -3,6 +3,7 @@
 #ifndef __SLEEP_STATE_BPF_H__
 #define __SLEEP_STATE_BPF_H__
 
+#include "backend_state.bpf.h"
 #include "futex_state.bpf.h"
 #include "lock_tables.bpf.h"
 
@@ -23,6 +24,12 @@ static __always_inline void begin_sleep(struct sleep *sleep, __u64 now)
 	sleep->wait.begin_ns = sleep->wait.part_ns = now;
 	sleep->runnable_ns = 0;
 	sleep->phase = FUTEX_BLOCKED;
+}
+
+/* `turn` of struct pause: a token's. Several locks of a server have one event. */
+static __always_inline __u32 sleep_turn(const struct sleep *sleep)
+{
+	return sleep->wait.lock.class == LOCK_OF_SERVER ? 0 : sleep->wait.lock.address;
 }
 
 #endif

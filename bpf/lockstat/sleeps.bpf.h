@@ -141,7 +141,7 @@ static __always_inline void sleep_is_woken(void *ctx, struct member *member)
 	if (!is_given(member))
 		return;
 	note_holder(&sleep->wait.holder, current_task(), HOLDER_WAKER, false);
-	note_meanwhile(&sleep->wait, now);
+	note_meanwhile(&sleep->wait, sleep_turn(sleep), now);
 	if ((config.releasers.no_user && config.releasers.no_kernel) || leaves_out_stack())
 		return;
 	scratch = claim_scratch(&slot);

@@ -1,4 +1,4 @@
-//! lockstat's memory of what threads did while others waited for them, on random pauses, against what they did.
+//! lockstat's memory of what threads did in their turn while others waited for them, on random pauses, against what they did.
 
 #[expect(dead_code, reason = "it has machines for tools, too")]
 mod host;
@@ -12,6 +12,7 @@ const REMEMBERED: usize = 8;
 /// `enum meanwhile`.
 const ON_CPU: usize = 0;
 const RUN_QUEUE: usize = 1;
+const OTHERS: usize = 3;
 const UNKNOWN: usize = 5;
 
 /// A stretch of time, and what the thread did in it.
@@ -40,19 +41,25 @@ fn sums(parts: &[Part], known_from: u64, [from, now]: [u64; 2]) -> [u64; 6] {
 fn play(host: &Host, seed: u64) {
     let mut rng = Rng::with_seed(seed);
     let start = rng.u64(1..1 << 40);
-    let (mut now, mut parts, mut begins, mut since) = (start, Vec::new(), Vec::new(), None);
+    let (mut now, mut parts, mut since) = (start, Vec::new(), None);
+    // Begin, end and lock of each.
+    let mut pauses: Vec<(u64, u64, u64)> = Vec::new();
     host.tell("host_begin", ());
     for _ in 0..40 {
         now += rng.u64(0..5_000);
         if rng.u32(0..16) == 0 {
             // It gets a CPU, and nobody saw it leave.
             host.tell("host_runs", (now,));
-            (since, begins) = (Some(now), Vec::new());
+            since = Some(now);
         }
-        let what = [RUN_QUEUE, 2, 3, 4][rng.usize(0..4)];
+        let what = [RUN_QUEUE, 2, OTHERS, 4][rng.usize(0..4)];
+        let lock = match what {
+            OTHERS => rng.u64(1..4),
+            _ => 0,
+        };
         let begin_ns = now;
         since = since.or(Some(now));
-        host.tell("host_leaves", (now, what as u64));
+        host.tell("host_leaves", (now, what as u64, lock));
         now += rng.u64(0..5_000);
         let woken_ns = now;
         let is_woken = rng.bool();
@@ -77,17 +84,21 @@ fn play(host: &Host, seed: u64) {
                 what,
             });
         }
-        begins.push(begin_ns);
+        pauses.push((begin_ns, now, lock));
         now += rng.u64(0..5_000);
         let from = now - rng.u64(0..now - start + 2);
-        let oldest = begins
-            .len()
-            .checked_sub(REMEMBERED)
-            .map_or(0, |at| begins[at]);
+        let remembered = &pauses[pauses.len().saturating_sub(REMEMBERED)..];
+        let oldest = remembered[0].0;
+        let oldest = if pauses.len() < REMEMBERED { 0 } else { oldest };
         let known_from = oldest.max(since.expect("it has left a CPU"));
-        let expected = sums(&parts, known_from, [from, now]);
+        let turn = rng.u64(0..4);
+        let own = remembered
+            .iter()
+            .filter(|pause| turn != 0 && pause.2 == turn);
+        let its_turn = own.map(|pause| pause.1).max().unwrap_or(0);
+        let expected = sums(&parts, known_from, [from.max(its_turn), now]);
         let found: [u64; 6] =
-            std::array::from_fn(|what| host.ask("host_meanwhile", (from, now, what as u64)));
+            std::array::from_fn(|what| host.ask("host_meanwhile", (turn, from, now, what as u64)));
         assert_eq!(found, expected, "seed {seed}");
     }
 }

@@ -19,6 +19,7 @@ fn program(source: &str, flags: &str) -> Program {
 const TEAM: &str = include_str!("../../workloads/locks/team.c");
 const CRITICAL: &str = include_str!("../../workloads/locks/critical.c");
 const MEANWHILE: &str = include_str!("../../workloads/locks/meanwhile.c");
+const TURNS: &str = include_str!("../../workloads/locks/turns.c");
 const POOL: &str = include_str!("../../workloads/locks/pool.c");
 const STAGE: &str = include_str!("../../workloads/locks/stage.h");
 const ROW: &str = include_str!("../../workloads/locks/row.c");
@@ -147,6 +148,25 @@ fn who_made_a_thread_wait_did_what_it_says_it_did() {
     assert_within("on a CPU", on_cpu, least..=most_ns - slept_ns, waited);
     assert_within("asleep", asleep, asleep_ns..=most_ns, waited);
     assert_eq!((&by["disk"], &by["others"]), (&0.into(), &0.into()));
+}
+
+/// Whoever ends a wait has waited for most of it, too: what counts is what it did since.
+#[test]
+fn who_takes_turns_with_a_lock_did_what_it_did_in_its_turn() {
+    let _machine = Machine::beside();
+    let (report, results) = traced("lockstat", "-U", program(TURNS, "").start(""));
+    let lock = &list(&report, "locks")[0];
+    assert_eq!(lock["class"], "sem", "{lock:#}");
+    let (mut naps, mut asleep) = (0, 0);
+    for holder in list(lock, "holders") {
+        let by = &holder["meanwhile_ns"];
+        assert_eq!(by["others"], 0, "{holder:#}");
+        naps += number(holder, "waits");
+        asleep += number(by, "asleep") + number(by, "unknown");
+    }
+    let [threads, nap_ns] = ["threads", "nap_ns"].map(|what| number(&results[0], what));
+    let least = (naps - threads) * nap_ns;
+    assert_within("asleep", asleep, least.., lock);
 }
 
 /// Both wait for a condition variable: servers further in than where they poll, workers where they have nothing to do.
