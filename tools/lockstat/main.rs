@@ -48,6 +48,7 @@ mod stacks;
 mod table;
 #[cfg(test)]
 mod table_tests;
+mod turns;
 mod user;
 mod waits;
 

@@ -17,6 +17,7 @@ use crate::lockstat::futex::Class;
 use crate::lockstat::harvest::Harvest;
 use crate::lockstat::merge::merge_in_processes;
 use crate::lockstat::row::{For, LockRow, SURE};
+use crate::lockstat::turns::take_turns;
 
 /// Waits of a thread for one lock in one place.
 pub(crate) struct Waited {
@@ -37,12 +38,15 @@ pub(crate) struct Contended {
 
 impl Contended {
     /// Tells if its threads wait for each other, whatever the shape of their waits: it is a lock or a barrier, and no part that locks
-    /// and queues of work are made of. A class of one's own rules is one, also where its rule has no role.
+    /// and queues of work are made of, unless they take turns with it. A class of one's own rules is one, also where its rule has no
+    /// role.
     pub(crate) fn is_lock(&self) -> bool {
         let mut classes = Class::FAMILIES.into_iter();
         let is_part = |class: Class| class.is_material() && class != Class::Barrier;
         let is_part = classes.any(|class| is_part(class) && class.word() == self.row.class);
-        self.row.what == For::Others && self.row.confidence >= SURE && !is_part
+        self.row.what == For::Others
+            && self.row.confidence >= SURE
+            && (!is_part || take_turns(&self.row))
     }
 }
 

@@ -122,21 +122,42 @@ fn nobody_can_tell_of_those_that_were_not_seen() {
     );
 }
 
-#[test]
-fn those_who_release_each_other_may_share_something() {
-    let threads = [(1, 3, 400 * MS, 20), (2, 3, 950 * MS, 20)];
-    let mut pool = waits(Class::Sem, Role::Unsaid, &threads);
-    let holder = |tid, caused_ns| Holder {
+fn releaser(tid: u32, waits: u64, caused_ns: u64) -> Holder {
+    Holder {
         task: task("app", 1, tid),
         kind: HolderKind::Waker,
-        waits: 20,
+        waits,
         caused_ns,
         on_cpu: 0,
         runnable: 0,
         blocked: 0,
         meanwhile: Meanwhile::default(),
         stack: 0,
+    }
+}
+
+/// However much they are at home there.
+#[test]
+fn those_who_release_others_as_often_as_they_wait_take_turns() {
+    let threads = [(1, 3, 900 * MS, 20), (2, 3, 950 * MS, 20), (3, 3, MS, 1)];
+    let turns = |releases: &[(u32, u64)]| {
+        let mut turns = waits(Class::Sem, Role::Unsaid, &threads);
+        let releases = releases.iter();
+        turns.2.holders = releases.map(|(tid, n)| releaser(*tid, *n, 9)).collect();
+        judged(&[turns])
     };
+    assert_eq!(turns(&[(1, 11), (2, 30)]), [For::Others]);
+    assert_eq!(turns(&[(1, 9), (2, 31)]), [For::Unclear]);
+    assert_eq!(turns(&[(2, 20)]), [For::Unclear], "of one alone");
+    // Most work comes from elsewhere.
+    assert_eq!(turns(&[(1, 20), (2, 20), (9, 20)]), [For::Unclear]);
+}
+
+#[test]
+fn those_who_release_each_other_may_share_something() {
+    let threads = [(1, 3, 400 * MS, 20), (2, 3, 950 * MS, 20)];
+    let mut pool = waits(Class::Sem, Role::Unsaid, &threads);
+    let holder = |tid, caused_ns| releaser(tid, 20, caused_ns);
     pool.2.holders = vec![holder(2, 500 * MS), holder(9, 500 * MS)];
     assert_eq!(judged(&[pool.clone()]), [For::Unclear]);
     pool.2.holders = vec![holder(2, 500 * MS), holder(9, 501 * MS)];

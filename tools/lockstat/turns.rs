@@ -1,0 +1,52 @@
+//! Turns with a lock, be it made of a semaphore, or of a condition variable: who gives it back has waited for it before.
+
+use std::collections::HashMap;
+
+use profile::model::Task;
+
+use crate::lockstat::row::LockRow;
+
+/// Share of the waits and releases that are those of threads which take turns.
+const IN_TURNS: f64 = 0.9;
+/// Waits, and releases, of a thread that tell.
+const FEW: u64 = 4;
+/// Releases for a wait, and waits for a release, at most: not every turn begins with a wait, or ends one.
+const AS_OFTEN: u64 = 2;
+
+/// How often a thread waited for a lock, and released others there.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    waits: u64,
+    releases: u64,
+}
+
+impl Part {
+    fn sum(self) -> u64 {
+        self.waits + self.releases
+    }
+
+    /// It releases others there about as often as it waits there itself.
+    fn is_balanced(self) -> bool {
+        let least = self.waits.min(self.releases);
+        least >= FEW && self.waits.max(self.releases) <= AS_OFTEN * least
+    }
+}
+
+/// Looks whether several threads take turns with a lock.
+pub(crate) fn take_turns(row: &LockRow) -> bool {
+    let mut parts: HashMap<(u32, u32), Part> = HashMap::new();
+    for waiter in &row.waiters {
+        parts.entry(thread(&waiter.task)).or_default().waits += waiter.count;
+    }
+    for holder in &row.holders {
+        parts.entry(thread(&holder.task)).or_default().releases += holder.waits;
+    }
+    let all: u64 = parts.values().map(|part| part.sum()).sum();
+    parts.retain(|_, part| part.is_balanced());
+    let theirs: u64 = parts.values().map(|part| part.sum()).sum();
+    row.locks == 1 && parts.len() > 1 && theirs as f64 >= IN_TURNS * all as f64
+}
+
+fn thread(task: &Task) -> (u32, u32) {
+    (task.tgid, task.tid)
+}
