@@ -4,20 +4,35 @@
 //! for it, nor a wait for what a waiter asks; who waited for whom, by who ended the wait, or held the lock.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use profile::text::{WIDTH, comm, sentence};
 use serde_json::{Value, json};
 
-use crate::why::kinds::{ON_CPU, Place, RUN_QUEUE, Spot, is_of_line, line_of};
+use crate::why::kinds::{BLOCK_IO, Doing, ON_CPU, Place, RUN_QUEUE, Spot, is_of_line, line_of};
 use crate::why::words::function;
 
 /// Share of a wait from which a thread is a link.
 const IS_LINK: f64 = 0.2;
+/// Share of the turns with a lock of one that has it like others.
+const MOST_TURNS: f64 = 0.6;
+/// Time in a place that threads are in when they have a lock, in parts of what it is to be: a lock that somebody waits for always is not
+/// free for long, and has one holder.
+const IN_TURNS: RangeInclusive<f64> = 0.75..=1.15;
 /// Links at most.
 const MOST: usize = 8;
 /// Columns of its lines.
 const COLUMNS: usize = WIDTH - 27;
+
+/// The account's locks, by their numbers.
+pub(crate) trait Locks {
+    /// Threads that held a lock, or released it, and the time that others waited meanwhile, ns.
+    fn holders(&self, number: usize) -> Vec<(u32, u64)>;
+    /// What they did most meanwhile, and its share, from 0 to 1.
+    fn did(&self, number: usize) -> Option<(Doing, f64)>;
+    fn name(&self, number: usize) -> String;
+}
 
 /// A thread's time in one spot.
 #[derive(Default)]
@@ -36,11 +51,13 @@ pub(crate) struct Threads {
     names: HashMap<u32, Arc<str>>,
 }
 
-/// A thread that others wait for.
+/// A thread that others wait for, or several that take turns with a lock.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Link {
+    /// Its ID; 0: there are several.
     pub(crate) tid: u32,
     comm: Arc<str>,
+    threads: usize,
     /// Its part of the waits before it, from 0 to 1.
     share: f64,
     /// The thing that most of its time went by on, its share of that, and the number of the lock; `None`: its time is not in the account.
@@ -90,19 +107,23 @@ impl Threads {
         self.names.entry(tid).or_insert_with(|| Arc::clone(comm));
     }
 
-    /// The chain behind all waits of a spot's line. `holders`: of a lock by its number, threads with the time that they held it, ns.
-    pub(crate) fn chain(
-        &self,
-        spot: &Spot,
-        holders: impl Fn(usize) -> Vec<(u32, u64)>,
-        name: impl Fn(usize) -> String,
-    ) -> Option<Chain> {
+    /// The chain behind all waits of a spot's line in a window of so many ns.
+    pub(crate) fn chain(&self, spot: &Spot, locks: &impl Locks, window_ns: u64) -> Option<Chain> {
         let (mut waiters, mut waited_ns, mut enders) = self.waits_of(&line_of(spot));
         let mut links: Vec<Link> = Vec::new();
+        let holders = spot.1.map(|lock| locks.holders(lock)).unwrap_or_default();
+        if take_turns(&holders, &waiters) {
+            // Else the lock is free at times.
+            let is_taken = waited_ns > window_ns;
+            let link = is_taken.then(|| self.in_turn(spot.1, locks, window_ns))??;
+            let (links, end) = (vec![link], End::Root);
+            let locks = vec![String::new()];
+            return Some(Chain { links, end, locks });
+        }
         let mut at = spot.clone();
         let end = loop {
             let next = match at.1 {
-                Some(lock) => largest(&holders(lock), None),
+                Some(lock) => largest(&locks.holders(lock), None),
                 None => largest(&enders.drain().collect::<Vec<_>>(), Some(waited_ns)),
             };
             let Some((tid, share, ns)) = next else {
@@ -119,6 +140,7 @@ impl Threads {
             waiters.insert(tid);
             links.push(Link {
                 tid,
+                threads: 1,
                 comm: self.names.get(&tid).cloned().unwrap_or_default(),
                 share,
                 did: did.map(|(spot, share, _)| (spot.0.clone(), share, spot.1)),
@@ -141,10 +163,37 @@ impl Threads {
         };
         let names = links.iter().map(|link| {
             let lock = link.did.as_ref().and_then(|(_, _, lock)| *lock);
-            lock.map(&name).unwrap_or_default()
+            lock.map(|lock| locks.name(lock)).unwrap_or_default()
         });
         let locks = names.collect();
         (!links.is_empty()).then_some(Chain { links, end, locks })
+    }
+
+    /// Threads that take turns with a lock, with the only place in which they do for as long what they do when they have it.
+    fn in_turn(&self, lock: Option<usize>, locks: &impl Locks, window_ns: u64) -> Option<Link> {
+        let holders = locks.holders(lock?);
+        let (did, share) = locks.did(lock?)?;
+        let parts = holders.iter().filter_map(|(tid, _)| self.parts.get(tid));
+        let parts = parts.flatten();
+        let may_be = parts.filter(|((place, of), _)| *of != lock && did.is(place.0));
+        let mut times: HashMap<&Spot, u64> = HashMap::new();
+        for (spot, part) in may_be {
+            *times.entry(spot).or_default() += part.ns;
+        }
+        let expected_ns = share * window_ns as f64;
+        times.retain(|_, ns| IN_TURNS.contains(&(*ns as f64 / expected_ns)));
+        let mut places = times.into_keys();
+        let (Some(spot), None) = (places.next(), places.next()) else {
+            return None;
+        };
+        let (first, _) = holders.first()?;
+        is_root(spot.0.0).then(|| Link {
+            tid: 0,
+            threads: holders.len(),
+            comm: self.names.get(first).cloned().unwrap_or_default(),
+            share: 1.0,
+            did: Some((spot.0.clone(), share, spot.1)),
+        })
     }
 
     /// Threads that wait in a line, their time there, and that of each who ended these waits, ns.
@@ -177,6 +226,15 @@ impl Threads {
     }
 }
 
+impl Link {
+    fn who(&self) -> String {
+        match self.tid {
+            0 => format!("{} threads in turn", self.threads),
+            tid => format!("{} {tid}", comm(&self.comm)),
+        }
+    }
+}
+
 impl Part {
     /// Time of waits that others ended; of those for a lock, all: who released it says nothing of when.
     fn not_ended_by(&self, waiters: &HashSet<u32>, lock: Option<usize>) -> u64 {
@@ -196,13 +254,21 @@ fn largest(threads: &[(u32, u64)], all: Option<u64>) -> Option<(u32, f64, u64)> 
     (share >= IS_LINK).then_some((*tid, share, *ns))
 }
 
+/// Looks whether threads take turns with a lock: all that had it wait for it, too, and nobody has it for most of the time.
+fn take_turns(holders: &[(u32, u64)], waiters: &HashSet<u32>) -> bool {
+    let all: u64 = holders.iter().map(|(_, ns)| ns).sum();
+    let is_one =
+        |(tid, ns): &(u32, u64)| waiters.contains(tid) && *ns as f64 <= MOST_TURNS * all as f64;
+    !holders.is_empty() && holders.iter().all(is_one)
+}
+
 /// Looks whether time of a kind is nobody else's doing.
 pub(crate) fn is_root(kind: &str) -> bool {
     [
         ON_CPU,
         RUN_QUEUE,
         "sleep",
-        "block-io",
+        BLOCK_IO,
         "page-fault",
         "throttled",
         "device",
@@ -229,13 +295,7 @@ impl Chain {
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut parts: Vec<String> = Vec::new();
         for (link, lock) in self.links.iter().zip(&self.locks) {
-            let who = format!(
-                "{} {} {:.0}%",
-                comm(&link.comm),
-                link.tid,
-                100.0 * link.share
-            );
-            parts.push(who);
+            parts.push(format!("{} {:.0}%", link.who(), 100.0 * link.share));
             if let Some(((kind, place), share, _)) = &link.did {
                 let what = if lock.is_empty() {
                     word(kind)
@@ -267,7 +327,7 @@ impl Chain {
         let last = self.links.last().filter(|_| self.end == End::Root)?;
         let ((kind, place), ..) = last.did.as_ref()?;
         let did = in_place(word(kind), place.as_deref());
-        Some(format!("{} {}, {did}", comm(&last.comm), last.tid))
+        Some(format!("{}, {did}", last.who()))
     }
 
     /// The same for programs.
@@ -277,6 +337,7 @@ impl Chain {
             json!({
                 "comm": &*link.comm,
                 "tid": link.tid,
+                "threads": link.threads,
                 "share": link.share,
                 "kind": did.map(|((kind, _), ..)| *kind),
                 "place": did.and_then(|((_, place), ..)| place.as_deref()),

@@ -6,9 +6,27 @@ fn spot(kind: &'static str, place: &str, lock: Option<usize>) -> Spot {
     ((kind, Some(place.into())), lock)
 }
 
+const WINDOW_NS: u64 = 1_000;
+
+/// The holders of every lock, and what they did meanwhile.
+struct Held(Vec<(u32, u64)>, Option<(Doing, f64)>);
+
+impl Locks for Held {
+    fn holders(&self, _: usize) -> Vec<(u32, u64)> {
+        self.0.clone()
+    }
+
+    fn did(&self, _: usize) -> Option<(Doing, f64)> {
+        self.1
+    }
+
+    fn name(&self, _: usize) -> String {
+        "mutex a".into()
+    }
+}
+
 fn said(threads: &Threads, spot: &Spot, holders: &[(u32, u64)]) -> (String, End) {
-    let holders = |_| holders.to_vec();
-    let chain = threads.chain(spot, holders, |_| "mutex a".into());
+    let chain = threads.chain(spot, &Held(holders.to_vec(), None), WINDOW_NS);
     let chain = chain.expect("a chain");
     (chain.remarks().join(""), chain.end)
 }
@@ -69,7 +87,7 @@ fn waiters_for_a_lock_are_one_lines_whatever_function_they_wait_in() {
     let mut threads = chained();
     let here = spot("futex", "parse", Some(3));
     let chain = |threads: &Threads| {
-        let chain = threads.chain(&here, |_| vec![(21, 100)], |_| String::new());
+        let chain = threads.chain(&here, &Held(vec![(21, 100)], None), WINDOW_NS);
         chain.expect("a chain").end
     };
     // It has next to nothing to do beside the time that it held the lock for one of them; for both it has something.
@@ -98,6 +116,48 @@ fn a_request_that_a_waiter_sent_is_none_of_what_it_waits_for() {
     let pass = spot("pipe", "pass", None);
     threads.add(1, &pass, 50, Some((2, &worker)));
     threads.add(2, &spot("pipe", "pass on", None), 50, Some((1, &worker)));
-    let chain = threads.chain(&pass, |_| Vec::new(), |_| String::new());
+    let chain = threads.chain(&pass, &Held(Vec::new(), None), WINDOW_NS);
     assert_eq!(chain.expect("a chain").end, End::Cycle);
+}
+
+#[test]
+fn threads_that_take_turns_are_one_link_with_what_they_do_in_their_turns() {
+    let mut threads = Threads::default();
+    let wait = spot("futex", "log", Some(3));
+    let (nap, outside) = (spot("sleep", "emit", None), spot("sleep", "work", None));
+    let holders: Vec<(u32, u64)> = (40..50).map(|tid| (tid, 1)).collect();
+    for (tid, _) in &holders {
+        threads.add(*tid, &wait, 700, Some((40, &"app".into())));
+        threads.add(*tid, &nap, 70, None);
+        threads.add(*tid, &outside, 200, None);
+        threads.add(*tid, &spot(ON_CPU, "parse", None), 30, None);
+    }
+    let chain = |did, holders: &[(u32, u64)], window_ns| {
+        let chain = threads.chain(&wait, &Held(holders.to_vec(), did), window_ns);
+        chain.map(|chain| chain.remarks().join("").trim().to_owned())
+    };
+    let asleep = Some((Doing::Asleep, 0.7));
+    let words = "root: 10 threads in turn 100% -> sleep in emit 70%";
+    assert_eq!(chain(asleep, &holders, WINDOW_NS).as_deref(), Some(words));
+    // They do other things for longer than one at a time can have, or for less.
+    assert_eq!(
+        chain(Some((Doing::Asleep, 0.55)), &holders, WINDOW_NS),
+        None
+    );
+    assert_eq!(chain(Some((Doing::OnCpu, 0.7)), &holders, WINDOW_NS), None);
+    // Nobody knows what they did, one of them does not wait for it, or nobody waits at times.
+    assert_eq!(chain(None, &holders, WINDOW_NS), None);
+    let other = [&holders[..], &[(60, 1)]].concat();
+    assert_eq!(chain(asleep, &other, WINDOW_NS), None);
+    assert_eq!(chain(asleep, &holders, 7_000), None);
+    // Nobody waits for one of them alone.
+    let two = threads.chain(&wait, &Held(vec![(40, 1), (41, 1)], None), WINDOW_NS);
+    assert!(two.is_none(), "{two:?}");
+    // As much goes by in another place.
+    for (tid, _) in &holders {
+        threads.add(*tid, &spot("socket", "ask", None), 75, None);
+    }
+    let held = Held(holders, asleep);
+    let chain = threads.chain(&wait, &held, WINDOW_NS);
+    assert!(chain.is_none(), "{chain:?}");
 }

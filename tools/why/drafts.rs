@@ -16,7 +16,7 @@ use profile::reasons;
 use crate::lockstat::Contended;
 use crate::offcputime::{Details, Endpoint, GIL, Harvest, Lengths, Row, SLEEP, THROTTLED, cycles};
 use crate::runqlat::Interval;
-use crate::why::chains::{self, Chain, Threads};
+use crate::why::chains::{self, Chain, Locks, Threads};
 use crate::why::disks::{FOR_DISKS, MOST_SCALE, Requests};
 use crate::why::draft::Draft;
 use crate::why::enders::{culprit, ender, function};
@@ -247,7 +247,7 @@ impl Drafts {
                 let first = places.first().filter(|_| number.is_some());
                 let place = place.or_else(|| first.map(|(place, _)| Arc::clone(place)));
                 let stack = draft.stack(first.and(place.as_deref()));
-                let chain = chain(threads, split, &((kind, place.clone()), number));
+                let chain = chain(threads, split, &((kind, place.clone()), number), found);
                 let mut lengths = mem::take(&mut draft.lengths);
                 // None is longer than all together.
                 lengths.add_exact(draft.waits, draft.ns, draft.ns);
@@ -319,12 +319,10 @@ fn place_of(sample: &Sample) -> Place {
 }
 
 /// The chain behind waits of a kind that others end.
-fn chain(threads: &Threads, split: &Split, spot: &Spot) -> Option<Chain> {
+fn chain(threads: &Threads, split: &Split, spot: &Spot, found: &Found<'_>) -> Option<Chain> {
     let (kind, _) = spot.0;
     let is_others = !chains::is_root(kind) && ![IDLE, THROTTLED].contains(&kind);
-    let holders = |number| split.holders(number);
-    let name = |number| split.name(number);
-    let chain = is_others.then(|| threads.chain(spot, holders, name))?;
+    let chain = is_others.then(|| threads.chain(spot, split, found.window.ns()))?;
     chain.filter(Chain::is_long)
 }
 

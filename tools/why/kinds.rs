@@ -17,6 +17,34 @@ pub(crate) const LOST: &str = "lost";
 /// Time that no line has; less than none where lines overlap.
 pub(crate) const RESIDUAL: &str = "residual";
 
+/// The kind of waits for devices.
+pub(crate) const BLOCK_IO: &str = "block-io";
+
+/// What most of the time went by on that threads had a lock, in their turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    OnCpu,
+    /// In input and output.
+    Disk,
+    /// Neither on a CPU nor in input and output.
+    Asleep,
+    /// Asleep or in input and output.
+    OffCpu,
+}
+
+impl Doing {
+    /// Tells if time of a kind may be that.
+    pub(crate) fn is(self, kind: &str) -> bool {
+        let is_asleep = ![ON_CPU, RUN_QUEUE, BLOCK_IO, IDLE, "futex", "lock"].contains(&kind);
+        match self {
+            Self::OnCpu => kind == ON_CPU,
+            Self::Disk => kind == BLOCK_IO,
+            Self::Asleep => is_asleep,
+            Self::OffCpu => is_asleep || kind == BLOCK_IO,
+        }
+    }
+}
+
 /// A place where threads wait: kind of the wait, and the program's function.
 pub(crate) type Place = (&'static str, Option<Arc<str>>);
 

@@ -7,6 +7,7 @@ use session::next::{self, Step};
 
 use crate::lockstat::{self, For, HolderKind, Identity, LockRow};
 use crate::offcputime::GIL;
+use crate::why::kinds::Doing;
 
 /// Share by which lockstat's time of the same waits may be larger before that is said.
 const SAME: f64 = 0.02;
@@ -28,6 +29,8 @@ pub(crate) struct Lock {
     about: Vec<String>,
     /// Doings of who held it, in a few words; empty: nobody knows.
     doing: String,
+    /// What most of their time with it went by on, and its share, from 0 to 1.
+    pub(crate) did: Option<(Doing, f64)>,
     /// Those who held it or ended the waits for it: thread, how that is known, time that others waited, ns; the most first.
     pub(crate) holders: Vec<(u32, HolderKind, u64)>,
     /// Time of the same waits, by lockstat, ns.
@@ -54,6 +57,43 @@ fn fit(name: &str) -> String {
     )
 }
 
+/// What its holders did for more than half of the time, or of the waits, that they made others wait.
+fn did(row: &LockRow) -> Option<(Doing, f64)> {
+    let (mut states, mut meanwhile) = ([0; 3], [0; 6]);
+    for holder in &row.holders {
+        let of_holder = [holder.on_cpu, holder.runnable, holder.blocked];
+        add(&mut states, of_holder);
+        add(&mut meanwhile, holder.meanwhile.0);
+    }
+    let [on_cpu, runnable, blocked] = states;
+    let states = [
+        (Some(Doing::OnCpu), on_cpu),
+        (None, runnable),
+        (Some(Doing::OffCpu), blocked),
+    ];
+    let [on_cpu, queued, disk, others, asleep, unknown] = meanwhile;
+    let meanwhile = [
+        (Some(Doing::OnCpu), on_cpu),
+        (Some(Doing::Disk), disk),
+        (Some(Doing::Asleep), asleep),
+        (None, queued + others + unknown),
+    ];
+    most(&states).or_else(|| most(&meanwhile))
+}
+
+fn add<const N: usize>(sums: &mut [u64; N], more: [u64; N]) {
+    for (sum, more) in sums.iter_mut().zip(more) {
+        *sum += more;
+    }
+}
+
+/// The one with more than half, and its share.
+fn most(parts: &[(Option<Doing>, u64)]) -> Option<(Doing, f64)> {
+    let all: u64 = parts.iter().map(|(_, part)| part).sum();
+    let (doing, part) = parts.iter().find(|(_, part)| part * 2 > all)?;
+    doing.map(|doing| (doing, *part as f64 / all as f64))
+}
+
 impl Lock {
     pub(crate) fn of(row: &LockRow) -> Self {
         let threads = lockstat::by_thread(row.holders.iter());
@@ -78,6 +118,7 @@ impl Lock {
             class: row.class,
             about,
             doing,
+            did: did(row),
             holders: holders.collect(),
             lockstat_ns: 0,
             locks: row.locks,
@@ -121,9 +162,16 @@ impl Lock {
         sentence(&parts, ",", WIDTH)
     }
 
-    /// Doings of its holders meanwhile, for a sentence.
-    pub(crate) fn doing(&self) -> Option<String> {
-        (!self.doing.is_empty()).then(|| format!("({})", self.doing))
+    /// Doings of its holders meanwhile, as parts of a sentence.
+    pub(crate) fn doing(&self) -> Vec<String> {
+        if self.doing.is_empty() {
+            return Vec::new();
+        }
+        let doing = format!("({})", self.doing);
+        doing
+            .split_inclusive(", ")
+            .map(|part| part.trim_end().to_owned())
+            .collect()
     }
 
     /// Lines on its holders, below the one of its waits.
@@ -154,5 +202,19 @@ impl Lock {
             "holders": self.holders.iter().map(holder).collect::<Value>(),
             "meanwhile": self.doing,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doings_are_parts_that_a_line_may_end_with() {
+        let lock = Lock {
+            doing: "meanwhile asleep 60%, on a CPU 40%".into(),
+            ..Lock::default()
+        };
+        assert_eq!(lock.doing(), ["(meanwhile asleep 60%,", "on a CPU 40%)"]);
     }
 }

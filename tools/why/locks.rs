@@ -15,7 +15,8 @@ use profile::sums::sums;
 
 use crate::lockstat::{self, Contended, Lockstat, Side};
 use crate::why::beside::Exact;
-use crate::why::kinds::Place;
+use crate::why::chains;
+use crate::why::kinds::{Doing, Place};
 use crate::why::lock::Lock;
 
 /// Kinds of waits in which PostgreSQL's processes wait for its own locks.
@@ -134,19 +135,6 @@ impl Split {
         split
     }
 
-    /// Threads that held a lock, or released it, and the time that others waited meanwhile, ns.
-    pub(crate) fn holders(&self, number: usize) -> Vec<(u32, u64)> {
-        self.locks
-            .get(number)
-            .map(Lock::threads)
-            .unwrap_or_default()
-    }
-
-    /// A lock's name.
-    pub(crate) fn name(&self, number: usize) -> String {
-        self.locks.get(number).map(Lock::short).unwrap_or_default()
-    }
-
     /// A lock by its number, as a line of waits of a kind has it.
     pub(crate) fn lock(&self, number: usize, kind: &'static str) -> Option<Lock> {
         let mut lock = self.locks.get(number)?.clone();
@@ -170,6 +158,21 @@ impl Split {
             found.push((*number, part));
         }
         found
+    }
+}
+
+impl chains::Locks for Split {
+    fn holders(&self, number: usize) -> Vec<(u32, u64)> {
+        let lock = self.locks.get(number);
+        lock.map(Lock::threads).unwrap_or_default()
+    }
+
+    fn did(&self, number: usize) -> Option<(Doing, f64)> {
+        self.locks.get(number)?.did
+    }
+
+    fn name(&self, number: usize) -> String {
+        self.locks.get(number).map(Lock::short).unwrap_or_default()
     }
 }
 

@@ -311,7 +311,7 @@ fn waker(account: &Account, line: &Line) -> Vec<String> {
     };
     let many = (share < IS_CULPRIT).then(|| "many ended these waits:".to_owned());
     let lock = line.lock.as_ref();
-    let doing = lock.and_then(Lock::doing);
+    let doing = lock.map(Lock::doing).unwrap_or_default();
     let root = line.chain.as_ref().and_then(Chain::root);
     let root = root.map(|root| format!("at the root: {root}"));
     many.into_iter()
