@@ -46,4 +46,5 @@ pub(crate) mod unwind_life;
 mod unwind_modes;
 mod unwind_opened;
 mod unwind_real;
+mod why_databases;
 mod why_endpoints;

@@ -10,6 +10,7 @@ use session::quotas::UsedUp;
 use crate::why::args::SAMPLES_HZ;
 use crate::why::chosen::Chosen;
 use crate::why::cycles::Cycles;
+use crate::why::databases;
 use crate::why::drafts::{Drafts, Found};
 use crate::why::line::{Culprit, FOR_CHILD, LOST, Line, Program, RESIDUAL, UNSEEN};
 use crate::why::locks::Split;
@@ -63,6 +64,7 @@ impl Account {
             .cycles
             .map(|cycles| Cycles::of(cycles, (found, &drafts)));
         let mut lines = drafts.lines(found);
+        databases::look(&mut lines);
         lines.retain(|line| line.ns > 0);
         let lost_ns = sums.lost.rows_full_ns + sums.lost.unreported_ns;
         for (kind, ns) in [(UNSEEN, sums.unseen_ns), (LOST, lost_ns)] {

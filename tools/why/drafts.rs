@@ -272,6 +272,7 @@ impl Drafts {
                     kind,
                     place,
                     is_retried: draft.retried_ns > draft.ns / 2,
+                    locked: None,
                     is_unclear: may_be_for_work && draft.unclear_ns > draft.ns / 2,
                     ns: draft.ns.cast_signed(),
                     waits: draft.waits,

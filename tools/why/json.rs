@@ -136,6 +136,9 @@ fn line(line: &Line) -> Value {
     if let Some(users) = &line.users {
         whole["disk_users"] = users.to_json();
     }
+    if let Some(locked) = &line.locked {
+        whole["locked_by"] = locked.to_json();
+    }
     whole
 }
 

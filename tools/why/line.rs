@@ -75,6 +75,15 @@ impl Crowd<'_> {
     }
 }
 
+/// A database that was locked at the end of the window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Locked {
+    pub(crate) by: Program,
+    pub(crate) path: String,
+    /// The process waits for another of its own connections.
+    pub(crate) is_own: bool,
+}
+
 /// Processes that used a disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Users {
@@ -113,6 +122,8 @@ pub(crate) struct Line {
     pub(crate) is_unclear: bool,
     /// Most of it is sleep before a lock is tried again, as by SQLite: nobody ends such a wait.
     pub(crate) is_retried: bool,
+    /// The database that it tries to lock, and who has it.
+    pub(crate) locked: Option<Locked>,
     /// From whom it waits for to the root.
     pub(crate) chain: Option<Chain>,
     /// Files and connections that it waits for, and time, ns; the most first.

@@ -13,6 +13,7 @@ mod chosen;
 mod cycles;
 mod cycles_json;
 mod cycles_text;
+mod databases;
 mod disk_users;
 mod disks;
 mod draft;

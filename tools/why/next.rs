@@ -86,7 +86,12 @@ fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) 
         _ if line.lock.is_some() => {
             return line.lock.as_ref().map(|lock| lock.next(&target));
         }
-        _ if line.is_retried => Step::Waits,
+        _ if line.is_retried => match line.locked.as_ref().map(|locked| locked.by.1) {
+            Some(pid) if !args.targets.pids.contains(&pid) && is_there(pid) => {
+                return Some(Step::Why.line(&format!("-p {pid}")));
+            }
+            _ => Step::Waits,
+        },
         "futex" | "lock" | "file-lock" | "semaphore" | "eventfd" => Step::Locks,
         "page-fault" => Step::MajorFaults,
         _ => match neighbour(args, line, is_there) {
@@ -161,6 +166,7 @@ fn target(args: &Args, line: &Line, is_there: fn(u32) -> bool) -> Option<String>
 mod tests {
     use super::*;
     use crate::biolatency::Phase;
+    use crate::why::line::Locked;
     use crate::why::tests::{account, command, line, program};
 
     #[test]
@@ -178,9 +184,19 @@ mod tests {
 
     #[test]
     fn a_lock_that_is_tried_again_is_waited_for_in_sleep() {
-        let mut tried = line("file-lock", 900, &[]);
-        tried.is_retried = true;
-        assert_eq!(command(&account(vec![tried])), "offcputime -p 7 10");
+        let next = |by: Option<u32>| {
+            let mut tried = line("file-lock", 900, &[]);
+            tried.is_retried = true;
+            tried.locked = by.map(|pid| Locked {
+                by: ("app".into(), pid),
+                path: "/shop.db".into(),
+                is_own: pid == 7,
+            });
+            command(&account(vec![tried]))
+        };
+        assert_eq!(next(None), "offcputime -p 7 10");
+        assert_eq!(next(Some(7)), "offcputime -p 7 10");
+        assert_eq!(next(Some(9)), "why -p 9 10");
     }
 
     #[test]

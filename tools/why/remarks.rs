@@ -48,6 +48,8 @@ pub(super) fn remarks(account: &Account, line: &Line) -> Vec<String> {
     remarks.extend(own.filter(|_| line.is_busy()).into_iter().flatten());
     let users = line.users.iter().filter_map(|users| users.remark(line));
     remarks.extend(users);
+    let locked = line.locked.iter();
+    remarks.extend(locked.map(|locked| format!("  {}", locked.sentence())));
     remarks
 }
 

@@ -281,9 +281,12 @@ fn waker(account: &Account, line: &Line) -> Vec<String> {
     }
     let endpoint = endpoints::sentence(line).into_iter();
     let Some((culprit, share)) = first else {
-        let nobody = match line.is_retried {
-            true => "SQLite tries again by the clock; who has it locked is not seen".to_owned(),
-            false => "who ended these waits is not known".to_owned(),
+        let nobody = match &line.locked {
+            Some(locked) => locked.sentence(),
+            None if line.is_retried => {
+                "SQLite tries again by the clock; nobody had it locked at the end".to_owned()
+            }
+            None => "who ended these waits is not known".to_owned(),
         };
         return [nobody].into_iter().chain(endpoint).collect();
     };
