@@ -85,10 +85,9 @@ static __always_inline void futex_woken(void *ctx, struct futex_wait *futex, con
 	}
 	futex->wait.waker = leaves_out_stack() ? 0 : waker_record(ctx, slot, scratch, stacks);
 	futex->wait.waker_pid = (__u32)bpf_get_current_pid_tgid();
-	if (!is_sure(futex, futex->wait.waker_pid)) {
+	if (!is_sure(futex, futex->wait.waker_pid))
 		note_holder(&futex->wait.holder, current_task(), HOLDER_WAKER, false);
-		note_meanwhile(&futex->wait, futex_turn(futex), now);
-	}
+	note_meanwhile(&futex->wait, futex_turn(futex), now);
 	release_scratch(scratch);
 }
 

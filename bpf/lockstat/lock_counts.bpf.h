@@ -132,7 +132,7 @@ static __noinline void add_to_holder(struct lock_wait *wait, __u32 half, __u64 t
 		return;
 	}
 	__sync_fetch_and_add(&value->caused_ns, total_ns);
-	if (wait->holder.kind == HOLDER_WAKER)
+	if (wait->lock.side == LOCK_USER)
 		for (__u32 i = 0; i < MEANWHILES; i++)
 			__sync_fetch_and_add(&value->meanwhile[i], wait->meanwhile[i]);
 	if (wait->is_counted)

@@ -108,7 +108,7 @@ struct lock_wait {
 	/* Frames of user_stack, from the leaf on, that lie inside of where the thread waits for work. */
 	__u32 inside;
 	struct lock_holder holder;
-	/* Doings of a holder that ended the wait since it began, ns. */
+	/* Doings of the thread that ended the wait since it began, ns. */
 	__u64 meanwhile[MEANWHILE_ROOM];
 	/* enum wait_mode */
 	__u8 mode;

@@ -53,6 +53,7 @@ struct member {
 };
 
 #include "members.bpf.h"
+#include "pause_calls.bpf.h"
 #include "stacks.bpf.h"
 #include "switches.bpf.h"
 
@@ -101,7 +102,7 @@ static __always_inline void pause_of_member(struct member *member, struct task_s
 {
 	bool is_sleep = member->sleep.phase != FUTEX_IDLE && !is_idle(&member->sleep);
 	bool for_others = member->futex.phase != FUTEX_IDLE || member->kernel.depth || is_sleep;
-	enum meanwhile what = MEANWHILE_ASLEEP;
+	enum meanwhile what = MEANWHILE_OTHERS;
 	__u32 turn = 0;
 
 	if (runnable) {
@@ -109,8 +110,11 @@ static __always_inline void pause_of_member(struct member *member, struct task_s
 	} else if (BPF_CORE_READ_BITFIELD(task, in_iowait)) {
 		what = MEANWHILE_DISK;
 	} else if (for_others) {
-		what = MEANWHILE_OTHERS;
-		turn = is_sleep ? sleep_turn(&member->sleep) : futex_turn(&member->futex);
+		/* The kernel's locks come first: a futex, or a token, may be one that it has. */
+		if (!member->kernel.depth)
+			turn = is_sleep ? sleep_turn(&member->sleep) : futex_turn(&member->futex);
+	} else {
+		what = pause_in_call(task);
 	}
 	pause_begins(&member->pauses, what, turn, bpf_ktime_get_ns());
 }

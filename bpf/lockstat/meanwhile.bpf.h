@@ -10,16 +10,17 @@
 #include "branchless.bpf.h"
 
 /* A power of 2. */
-#define PAST_PAUSES 8
+#define PAST_PAUSES 16
 
 /* Things that a thread does. */
 enum meanwhile {
 	MEANWHILE_ON_CPU = 0,
 	MEANWHILE_RUN_QUEUE,
-	/* Input and output, as the kernel counts it. */
+	/* Input and output, as the kernel counts it, and calls that sync. */
 	MEANWHILE_DISK,
-	/* A lock, or another thread. */
+	/* A lock, another thread, input. */
 	MEANWHILE_OTHERS,
+	/* A nap of its own choice. */
 	MEANWHILE_ASLEEP,
 	/* It was longer ago than it remembers. */
 	MEANWHILE_UNKNOWN,

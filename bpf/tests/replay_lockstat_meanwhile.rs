@@ -8,7 +8,7 @@ use fastrand::Rng;
 use host::Host;
 
 /// Pauses that a thread remembers.
-const REMEMBERED: usize = 8;
+const REMEMBERED: usize = 16;
 /// `enum meanwhile`.
 const ON_CPU: usize = 0;
 const RUN_QUEUE: usize = 1;

@@ -3,9 +3,10 @@ use clap::Parser;
 use crate::lockstat::answer::lines;
 use crate::lockstat::args::Args;
 use crate::lockstat::headline::worst;
+use crate::lockstat::meanwhile::Meanwhile;
 use crate::lockstat::next::next;
 use crate::lockstat::row::tests::{row, waiter};
-use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Meanwhile, Side};
+use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Side};
 use crate::made_up::task;
 use crate::narrow::{COMMS, LONG_NS, assert_narrow};
 

@@ -18,13 +18,12 @@ use profile::rank::Rank;
 use stacks::StackTable;
 
 use crate::lockstat::kernel;
+use crate::lockstat::meanwhile::Meanwhile;
 use crate::lockstat::merge;
 use crate::lockstat::names::Names;
 use crate::lockstat::postgres;
 use crate::lockstat::row::LeftOut;
-use crate::lockstat::row::{
-    For, Holder, HolderKind, Identity, LockName, LockRow, Meanwhile, Waiter,
-};
+use crate::lockstat::row::{For, Holder, HolderKind, Identity, LockName, LockRow, Waiter};
 use crate::lockstat::user;
 
 /// An interval that is over.
@@ -144,6 +143,7 @@ fn row(identity: Identity, confidence: u8, sum: &lock_sum) -> LockRow {
         name: LockName::default(),
         class: "",
         what: For::Others,
+        in_turns: false,
         confidence,
         locks: 1,
         contentions: sum.contentions,

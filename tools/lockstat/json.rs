@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use stacks::StackTable;
 
 use crate::lockstat::harvest::Harvest;
+use crate::lockstat::meanwhile::Meanwhile;
 use crate::lockstat::row::LeftOut;
-use crate::lockstat::row::{Arrival, Holder, LockRow, Meanwhile, Waiter};
+use crate::lockstat::row::{Arrival, Holder, LockRow, Waiter};
 
 /// `[{"side", "class", "name", …}, …]`, longest total wait first; see the manual.
 pub(crate) fn locks(harvest: &Harvest, stacks: &mut StackTable) -> Value {

@@ -34,6 +34,7 @@ mod kernel;
 mod known;
 mod left_out;
 mod losses;
+mod meanwhile;
 mod merge;
 mod names;
 mod next;

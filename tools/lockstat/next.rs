@@ -7,7 +7,7 @@ use session::next::{Step, in_remark};
 
 use crate::lockstat::args::Args;
 use crate::lockstat::headline::{is_little, like, worst};
-use crate::lockstat::row::{Holder, LockRow};
+use crate::lockstat::row::{Holder, HolderKind, LockRow};
 use crate::lockstat::table::by_thread;
 
 /// The command that looks further, and what it answers.
@@ -53,16 +53,18 @@ pub(crate) fn next(
 
 /// Looks at a holder according to what it was mostly doing while others waited.
 fn of_holder(holder: &Holder, is_there: fn(u32) -> bool) -> Option<String> {
-    let most = holder.on_cpu.max(holder.runnable).max(holder.blocked);
-    if most == 0 || !is_there(holder.task.tgid) {
+    let began = [holder.on_cpu, holder.runnable, holder.blocked];
+    let [on_cpu, queued, off] = holder.meanwhile.states().unwrap_or(began);
+    let most = on_cpu.max(queued).max(off);
+    if holder.kind == HolderKind::Waker || most == 0 || !is_there(holder.task.tgid) {
         return None;
     }
     let target = format!("-p {}", holder.task.tgid);
     let comm = in_remark(&holder.task.comm, "the thread");
-    Some(if most == holder.on_cpu {
+    Some(if most == on_cpu {
         Step::CpuTime.line_for(&target, &format!("what {comm}, which holds it, runs"))
-    } else if most == holder.blocked {
-        Step::Waits.line_for(&target, &format!("where {comm}, which holds it, sleeps"))
+    } else if most == off {
+        Step::Waits.line_for(&target, &format!("where {comm}, which holds it, waits"))
     } else {
         let what = format!("behind whom {comm}, which holds it, waits for a CPU");
         Step::RunQueue.line_for(&target, &what)

@@ -17,7 +17,6 @@ use crate::lockstat::futex::Class;
 use crate::lockstat::harvest::Harvest;
 use crate::lockstat::merge::merge_in_processes;
 use crate::lockstat::row::{For, LockRow, SURE};
-use crate::lockstat::turns::take_turns;
 
 /// Waits of a thread for one lock in one place.
 pub(crate) struct Waited {
@@ -46,7 +45,7 @@ impl Contended {
         let is_part = classes.any(|class| is_part(class) && class.word() == self.row.class);
         self.row.what == For::Others
             && self.row.confidence >= SURE
-            && (!is_part || take_turns(&self.row))
+            && (!is_part || self.row.in_turns)
     }
 }
 

@@ -9,6 +9,7 @@ use profile::model::Task;
 use profile::rank::Rank;
 
 use crate::lockstat::futex::Class;
+use crate::lockstat::meanwhile::Meanwhile;
 
 /// Whose lock it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -127,6 +128,8 @@ pub(crate) struct LockRow {
     pub(crate) confidence: u8,
     /// Thing that they wait for.
     pub(crate) what: For,
+    /// Its threads take turns with it.
+    pub(crate) in_turns: bool,
     /// Locks that this row stands for.
     pub(crate) locks: u64,
     /// Waits that ended in the interval, and those that are still open.
@@ -292,28 +295,6 @@ impl Holder {
     }
 }
 
-/// Time by what a thread did, ns: `enum meanwhile` of the BPF side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Meanwhile(pub(crate) [u64; 6]);
-
-impl Meanwhile {
-    /// Stable lower-case words, and those for people; the last one: it was longer ago than the thread remembers.
-    pub(crate) const WORDS: [(&'static str, &'static str); 6] = [
-        ("on_cpu", "on a CPU"),
-        ("runqueue", "waiting for a CPU"),
-        ("disk", "waiting for disk"),
-        ("others", "waiting for others"),
-        ("asleep", "asleep"),
-        ("unknown", "not seen"),
-    ];
-
-    fn add(&mut self, more: &Self) {
-        for (sum, ns) in self.0.iter_mut().zip(more.0) {
-            *sum += ns;
-        }
-    }
-}
-
 impl Holder {
     /// Adds what it made others wait on another lock, or on another occasion.
     pub(crate) fn add(&mut self, more: &Self) {
@@ -347,6 +328,7 @@ pub(crate) mod tests {
             name: LockName::default(),
             class: "mutex",
             what: For::Others,
+            in_turns: false,
             confidence: 100,
             locks: 1,
             contentions: 1,

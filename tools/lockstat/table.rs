@@ -20,7 +20,8 @@ use profile::units;
 use crate::lockstat::came_last::{NAMED, came_last};
 use crate::lockstat::futex::Class;
 use crate::lockstat::headline::{is_guess, worst};
-use crate::lockstat::row::{For, Holder, HolderKind, LockRow, Meanwhile, Side};
+use crate::lockstat::meanwhile::Meanwhile;
+use crate::lockstat::row::{For, Holder, HolderKind, LockRow, Side};
 
 /// Of the lines about a lock.
 const INDENT: usize = 8;
@@ -302,9 +303,9 @@ pub(crate) fn held_by(row: &LockRow) -> Vec<String> {
 
 /// Doings of a lock's holders, a thread or several.
 pub(crate) fn doing(row: &LockRow, holders: &[Holder]) -> String {
-    let (was, were, doing) = match state(holders) {
-        known if !known.is_empty() => ("which was", "which were", known),
-        _ => ("meanwhile", "meanwhile", did(row, holders)),
+    let (was, were, doing) = match did(row, holders) {
+        known if !known.is_empty() => ("meanwhile", "meanwhile", known),
+        _ => ("which was", "which were", state(holders)),
     };
     match holders.len() {
         _ if doing.is_empty() => doing,
@@ -342,10 +343,10 @@ fn state(holders: &[Holder]) -> String {
 /// Doings of the threads that ended the waits while these lasted.
 fn did(row: &LockRow, holders: &[Holder]) -> String {
     let sum = |at: usize| holders.iter().map(|holder| holder.meanwhile.0[at]).sum();
-    // Threads that take turns with a lock are in its queue themselves before they release it.
+    // Threads that wait for a lock at words of their own are in its queue themselves before they release it.
     let waiters = || row.waiters.iter().map(|waiter| waiter.task.tid);
     let waits = |one: &Holder| one.task.tid != 0 && waiters().any(|tid| tid == one.task.tid);
-    let word = |key, word| match key == "others" && holders.iter().all(waits) {
+    let word = |key, word| match key == "others" && row.locks > 1 && holders.iter().all(waits) {
         true => "waiting for it or others",
         false => word,
     };

@@ -1,9 +1,10 @@
 use profile::style::Style;
 
 use crate::lockstat::left_out;
+use crate::lockstat::meanwhile::Meanwhile;
 use crate::lockstat::row::LeftOut;
 use crate::lockstat::row::tests::{arrivals, row};
-use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Meanwhile, Side, Waiter};
+use crate::lockstat::row::{For, Holder, HolderKind, LockName, LockRow, Side, Waiter};
 use crate::lockstat::table::{Look, held_by, write};
 use crate::made_up::task;
 use crate::narrow::{COMMS, LONG_NS, MANY, assert_narrow};
@@ -118,8 +119,9 @@ fn a_lock_has_its_callers_its_holder_and_what_that_was_doing() {
 }
 
 #[test]
-fn threads_that_take_turns_with_a_lock_were_in_its_queue() {
+fn threads_that_wait_at_words_of_their_own_were_in_the_queue_themselves() {
     let mut lock = named(row(40_000_000), "log");
+    lock.locks = 3;
     lock.holders = [101, 102]
         .map(|tid| holder("app", tid, HolderKind::Waker, 9))
         .into();

@@ -12,11 +12,15 @@ const IN_TURNS: f64 = 0.9;
 const FEW: u64 = 4;
 /// Releases for a wait, and waits for a release, at most: not every turn begins with a wait, or ends one.
 const AS_OFTEN: u64 = 2;
+/// Time of all turns: in parts of the longest that a thread waited, and of the window.
+const LEAST_HELD: f64 = 0.5;
+const MOST_HELD: f64 = 1.3;
 
-/// How often a thread waited for a lock, and released others there.
+/// A thread's waits for a lock, and its releases of others there.
 #[derive(Clone, Copy, Default)]
 struct Part {
     waits: u64,
+    waited_ns: u64,
     releases: u64,
 }
 
@@ -32,14 +36,26 @@ impl Part {
     }
 }
 
-/// Looks whether several threads take turns with a lock.
-pub(crate) fn take_turns(row: &LockRow) -> bool {
+/// Looks whether several threads take turns with a lock: one of them has it, and only one, while others wait.
+pub(crate) fn take_turns(row: &LockRow, window_ns: u64) -> bool {
     let mut parts: HashMap<(u32, u32), Part> = HashMap::new();
     for waiter in &row.waiters {
-        parts.entry(thread(&waiter.task)).or_default().waits += waiter.count;
+        let part = parts.entry(thread(&waiter.task)).or_default();
+        part.waits += waiter.count;
+        part.waited_ns += waiter.total_ns;
     }
+    let (mut known_ns, mut unknown_ns) = (0, 0);
     for holder in &row.holders {
         parts.entry(thread(&holder.task)).or_default().releases += holder.waits;
+        let [known, unknown] = holder.meanwhile.known();
+        (known_ns, unknown_ns) = (known_ns + known, unknown_ns + unknown);
+    }
+    // Several have work at once, or nobody has any.
+    let longest_ns = parts.values().map(|part| part.waited_ns).max();
+    let least_ns = LEAST_HELD * longest_ns.unwrap_or(0) as f64;
+    let is_one = known_ns as f64 <= MOST_HELD * window_ns as f64;
+    if !is_one || ((known_ns + unknown_ns) as f64) < least_ns {
+        return false;
     }
     let all: u64 = parts.values().map(|part| part.sum()).sum();
     parts.retain(|_, part| part.is_balanced());

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::offcputime::SLEEP;
+
 /// Time on CPUs.
 pub(crate) const ON_CPU: &str = "on-cpu";
 /// Time in the run queue.
@@ -20,27 +22,30 @@ pub(crate) const RESIDUAL: &str = "residual";
 /// The kind of waits for devices.
 pub(crate) const BLOCK_IO: &str = "block-io";
 
-/// What most of the time went by on that threads had a lock, in their turns.
+/// The doing that takes most of the time for which threads have a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     OnCpu,
-    /// In input and output.
+    /// Input and output.
     Disk,
-    /// Neither on a CPU nor in input and output.
+    /// A nap of its own choice.
     Asleep,
-    /// Asleep or in input and output.
+    /// Off its CPU for another thread, or for input.
+    ForOthers,
+    /// Off its CPU for any of these.
     OffCpu,
 }
 
 impl Doing {
     /// Tells if time of a kind may be that.
     pub(crate) fn is(self, kind: &str) -> bool {
-        let is_asleep = ![ON_CPU, RUN_QUEUE, BLOCK_IO, IDLE, "futex", "lock"].contains(&kind);
+        let is_off_cpu = ![ON_CPU, RUN_QUEUE, IDLE].contains(&kind);
         match self {
             Self::OnCpu => kind == ON_CPU,
             Self::Disk => kind == BLOCK_IO,
-            Self::Asleep => is_asleep,
-            Self::OffCpu => is_asleep || kind == BLOCK_IO,
+            Self::Asleep => kind == SLEEP,
+            Self::ForOthers => is_off_cpu && ![BLOCK_IO, SLEEP].contains(&kind),
+            Self::OffCpu => is_off_cpu,
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Lock {
     about: Vec<String>,
     /// Doings of who held it, in a few words; empty: nobody knows.
     doing: String,
-    /// What most of their time with it went by on, and its share, from 0 to 1.
+    /// Their doing for most of that time, and its share, from 0 to 1.
     pub(crate) did: Option<(Doing, f64)>,
     /// Those who held it or ended the waits for it: thread, how that is known, time that others waited, ns; the most first.
     pub(crate) holders: Vec<(u32, HolderKind, u64)>,
@@ -57,7 +57,7 @@ fn fit(name: &str) -> String {
     )
 }
 
-/// What its holders did for more than half of the time, or of the waits, that they made others wait.
+/// The doing of its holders for more than half of the time that others waited, else at the begin of more than half of the waits.
 fn did(row: &LockRow) -> Option<(Doing, f64)> {
     let (mut states, mut meanwhile) = ([0; 3], [0; 6]);
     for holder in &row.holders {
@@ -65,20 +65,22 @@ fn did(row: &LockRow) -> Option<(Doing, f64)> {
         add(&mut states, of_holder);
         add(&mut meanwhile, holder.meanwhile.0);
     }
-    let [on_cpu, runnable, blocked] = states;
-    let states = [
-        (Some(Doing::OnCpu), on_cpu),
-        (None, runnable),
-        (Some(Doing::OffCpu), blocked),
-    ];
     let [on_cpu, queued, disk, others, asleep, unknown] = meanwhile;
-    let meanwhile = [
+    if unknown < on_cpu + queued + disk + others + asleep {
+        return most(&[
+            (Some(Doing::OnCpu), on_cpu),
+            (Some(Doing::Disk), disk),
+            (Some(Doing::Asleep), asleep),
+            (Some(Doing::ForOthers), others),
+            (None, queued + unknown),
+        ]);
+    }
+    let [on_cpu, runnable, blocked] = states;
+    most(&[
         (Some(Doing::OnCpu), on_cpu),
-        (Some(Doing::Disk), disk),
-        (Some(Doing::Asleep), asleep),
-        (None, queued + others + unknown),
-    ];
-    most(&states).or_else(|| most(&meanwhile))
+        (Some(Doing::OffCpu), blocked),
+        (None, runnable),
+    ])
 }
 
 fn add<const N: usize>(sums: &mut [u64; N], more: [u64; N]) {

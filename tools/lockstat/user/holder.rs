@@ -7,7 +7,8 @@ use profile::rank::Rank;
 use stacks::StackTable;
 
 use crate::lockstat::futex::Class;
-use crate::lockstat::row::{Holder, HolderKind, LockRow, Meanwhile};
+use crate::lockstat::meanwhile::Meanwhile;
+use crate::lockstat::row::{Holder, HolderKind, LockRow};
 
 /// Drops owners that were read from memory which is no lock with an owner, and takes the releasers instead.
 pub(super) fn settle(row: &mut LockRow, class: Class, stacks: &mut StackTable) {

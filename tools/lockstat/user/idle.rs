@@ -2,16 +2,15 @@
 //!
 //! A thread waits for work at its home, where it comes back to between all else that it does: where it has the fewest frames of its
 //! program. It waits for others where it is further in. Where it waits in other calls (poll, recv, …) the BPF side has seen how far out
-//! that is (`outer_wait.bpf.h`); a server with more requests than it can serve never waits there. Where those who wait also release
-//! each other, home says nothing: they may pass a resource on, or work. Where they take turns, it is a resource. A thread that hardly did anything else than wait in one place
-//! has nothing to do either, nor has one whose waits end by themselves. It has something to do where work comes within 100 us: two
-//! threads pass it to and fro.
+//! that is (`outer_wait.bpf.h`); a server with more requests than it can serve never waits there. Where those who wait also release each
+//! other, home says nothing: they may pass a resource on, or work. Where they take turns, it is a resource. A thread that hardly did
+//! anything else than wait in one place has nothing to do either, nor has one whose waits end by themselves. It has something to do where
+//! work comes within 100 us: two threads pass it to and fro.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::lockstat::futex::{Class, Role};
 use crate::lockstat::row::{For, LockRow, SURE, Waiter};
-use crate::lockstat::turns::take_turns;
 
 /// Share of the interval that makes a wait its thread's habit.
 const HABIT: f64 = 0.9;
@@ -71,7 +70,7 @@ pub(super) fn judge(rows: &[Seen<'_>], window_ns: u64) -> Vec<For> {
             }
         }
         Role::Trouble => For::Others,
-        Role::Unsaid if !seen.may_be_idle() || take_turns(seen.row) => For::Others,
+        Role::Unsaid if !seen.may_be_idle() || seen.row.in_turns => For::Others,
         Role::Unsaid => of_shape(seen, &outermost, window_ns),
     };
     rows.iter().map(of_row).collect()

@@ -1,6 +1,8 @@
 use super::*;
+use crate::lockstat::meanwhile::Meanwhile;
 use crate::lockstat::row::tests::{row, waiter};
-use crate::lockstat::row::{Arrival, Holder, HolderKind, Meanwhile};
+use crate::lockstat::row::{Arrival, Holder, HolderKind};
+use crate::lockstat::turns::take_turns;
 use crate::made_up::task;
 
 const MS: u64 = 1_000_000;
@@ -131,26 +133,37 @@ fn releaser(tid: u32, waits: u64, caused_ns: u64) -> Holder {
         on_cpu: 0,
         runnable: 0,
         blocked: 0,
-        meanwhile: Meanwhile::default(),
+        meanwhile: Meanwhile([caused_ns, 0, 0, 0, 0, 0]),
         stack: 0,
     }
 }
 
-/// However much they are at home there.
+/// Their home is there, too.
 #[test]
 fn those_who_release_others_as_often_as_they_wait_take_turns() {
     let threads = [(1, 3, 900 * MS, 20), (2, 3, 950 * MS, 20), (3, 3, MS, 1)];
-    let turns = |releases: &[(u32, u64)]| {
-        let mut turns = waits(Class::Sem, Role::Unsaid, &threads);
+    let turns = |releases: &[(u32, u64)], held_ms: u64| {
+        let mut turns = waits(Class::Sem, Role::Unsaid, &threads).2;
+        let each_ns = held_ms * MS / releases.len() as u64;
         let releases = releases.iter();
-        turns.2.holders = releases.map(|(tid, n)| releaser(*tid, *n, 9)).collect();
-        judged(&[turns])
+        turns.holders = releases
+            .map(|(tid, n)| releaser(*tid, *n, each_ns))
+            .collect();
+        take_turns(&turns, 1_000 * MS)
     };
-    assert_eq!(turns(&[(1, 11), (2, 30)]), [For::Others]);
-    assert_eq!(turns(&[(1, 9), (2, 31)]), [For::Unclear]);
-    assert_eq!(turns(&[(2, 20)]), [For::Unclear], "of one alone");
-    // Most work comes from elsewhere.
-    assert_eq!(turns(&[(1, 20), (2, 20), (9, 20)]), [For::Unclear]);
+    assert!(turns(&[(1, 11), (2, 30)], 990));
+    assert!(!turns(&[(1, 9), (2, 31)], 990));
+    assert!(!turns(&[(2, 20)], 990), "of one alone");
+    assert!(
+        !turns(&[(1, 20), (2, 20), (9, 20)], 990),
+        "work from elsewhere"
+    );
+    assert!(!turns(&[(1, 20), (2, 20)], 1_400), "both have work at once");
+    assert!(!turns(&[(1, 20), (2, 20)], 450), "nobody has, at times");
+    let mut row = waits(Class::Sem, Role::Unsaid, &threads);
+    assert_eq!(judged(&[row.clone()]), [For::Work]);
+    row.2.in_turns = true;
+    assert_eq!(judged(&[row]), [For::Others]);
 }
 
 #[test]

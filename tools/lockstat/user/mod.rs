@@ -26,6 +26,7 @@ use crate::lockstat::known::forget_unused;
 use crate::lockstat::merge;
 use crate::lockstat::names::Names;
 use crate::lockstat::row::{For, Holder, Identity, LeftOut, LockRow, Side};
+use crate::lockstat::turns::take_turns;
 use identity::Lock;
 use idle::{Depth, Seen};
 pub(crate) use open::add_stacks as add_open_stacks;
@@ -78,6 +79,9 @@ pub(crate) fn name(
 
 /// Tells waits for work from those for others, by all waits of each thread.
 fn say_what_for(locks: &mut [(Class, Role, LockRow)], stacks: &mut StackTable, window_ns: u64) {
+    for (_, _, row) in locks.iter_mut() {
+        row.in_turns = take_turns(row, window_ns);
+    }
     let mut seen = Vec::new();
     for (class, role, row) in locks.iter() {
         let depths = row.waiters.iter().map(|waiter| depth(waiter.user, stacks));
