@@ -64,7 +64,7 @@ impl Account {
             .cycles
             .map(|cycles| Cycles::of(cycles, (found, &drafts)));
         let mut lines = drafts.lines(found);
-        databases::look(&mut lines);
+        databases::look(&mut lines, found.file_locks);
         lines.retain(|line| line.ns > 0);
         let lost_ns = sums.lost.rows_full_ns + sums.lost.unreported_ns;
         for (kind, ns) in [(UNSEEN, sums.unseen_ns), (LOST, lost_ns)] {

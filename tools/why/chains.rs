@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use profile::sums::sums;
 use profile::text::{WIDTH, comm, sentence};
 use serde_json::{Value, json};
 
@@ -15,21 +16,23 @@ use crate::why::words::function;
 
 /// Share of a wait from which a thread is a link.
 const IS_LINK: f64 = 0.2;
-/// Share of the turns with a lock of one that has it like others.
+/// Share of the turns with a lock that are those of threads which wait for it.
+const ARE_IN_TURN: f64 = 0.9;
+/// Share of the turns of one that has it like others.
 const MOST_TURNS: f64 = 0.6;
 /// Time in a place that threads are in when they have a lock, in parts of what it is to be: a lock that somebody waits for always is not
 /// free for long, and has one holder.
-const IN_TURNS: RangeInclusive<f64> = 0.75..=1.15;
+const SUM_OF_TURNS: RangeInclusive<f64> = 0.75..=1.15;
 /// Links at most.
 const MOST: usize = 8;
 /// Columns of its lines.
 const COLUMNS: usize = WIDTH - 27;
 
 /// The account's locks, by their numbers.
-pub(crate) trait Locks {
+pub(crate) trait Holders {
     /// Threads that held a lock, or released it, and the time that others waited meanwhile, ns.
     fn holders(&self, number: usize) -> Vec<(u32, u64)>;
-    /// What they did most meanwhile, and its share, from 0 to 1.
+    /// Their most frequent doing meanwhile, and its share, from 0 to 1.
     fn did(&self, number: usize) -> Option<(Doing, f64)>;
     fn name(&self, number: usize) -> String;
 }
@@ -108,20 +111,26 @@ impl Threads {
     }
 
     /// The chain behind all waits of a spot's line in a window of so many ns.
-    pub(crate) fn chain(&self, spot: &Spot, locks: &impl Locks, window_ns: u64) -> Option<Chain> {
+    pub(crate) fn chain(&self, spot: &Spot, locks: &impl Holders, window_ns: u64) -> Option<Chain> {
         let (mut waiters, mut waited_ns, mut enders) = self.waits_of(&line_of(spot));
         let mut links: Vec<Link> = Vec::new();
-        let holders = spot.1.map(|lock| locks.holders(lock)).unwrap_or_default();
-        if take_turns(&holders, &waiters) {
-            // Else the lock is free at times.
-            let is_taken = waited_ns > window_ns;
-            let link = is_taken.then(|| self.in_turn(spot.1, locks, window_ns))??;
-            let (links, end) = (vec![link], End::Root);
-            let locks = vec![String::new()];
-            return Some(Chain { links, end, locks });
-        }
         let mut at = spot.clone();
+        let holders = spot.1.map(|lock| locks.holders(lock)).unwrap_or_default();
+        let in_turn = are_in_turn(&holders, &waiters);
+        // A lock that nobody waits for is free at times.
+        if in_turn
+            && waited_ns > window_ns
+            && let Some((link, its)) = self.in_turn(spot.1, locks, window_ns)
+        {
+            let tids = holders.iter().map(|(tid, _)| *tid);
+            (waited_ns, enders) = self.waits_in(&its, tids);
+            links.push(link);
+            at = its;
+        }
         let end = loop {
+            if !links.is_empty() && is_root(at.0.0) {
+                break End::Root;
+            }
             let next = match at.1 {
                 Some(lock) => largest(&locks.holders(lock), None),
                 None => largest(&enders.drain().collect::<Vec<_>>(), Some(waited_ns)),
@@ -151,10 +160,7 @@ impl Threads {
             let Some((spot, ..)) = did else {
                 break End::Outside;
             };
-            if is_root(spot.0.0) {
-                break End::Root;
-            }
-            if links.len() >= MOST {
+            if links.len() >= MOST && !is_root(spot.0.0) {
                 break End::Long;
             }
             at = spot.clone();
@@ -166,49 +172,72 @@ impl Threads {
             lock.map(|lock| locks.name(lock)).unwrap_or_default()
         });
         let locks = names.collect();
-        (!links.is_empty()).then_some(Chain { links, end, locks })
+        // Each of them waits for the others in its turn.
+        let is_circle = in_turn && end == End::Cycle;
+        (!links.is_empty() && !is_circle).then_some(Chain { links, end, locks })
     }
 
-    /// Threads that take turns with a lock, with the only place in which they do for as long what they do when they have it.
-    fn in_turn(&self, lock: Option<usize>, locks: &impl Locks, window_ns: u64) -> Option<Link> {
+    /// Threads that take turns with a lock, and the only place in which they do for as long what they do when they have it.
+    fn in_turn(
+        &self,
+        lock: Option<usize>,
+        locks: &impl Holders,
+        window_ns: u64,
+    ) -> Option<(Link, Spot)> {
         let holders = locks.holders(lock?);
         let (did, share) = locks.did(lock?)?;
         let parts = holders.iter().filter_map(|(tid, _)| self.parts.get(tid));
         let parts = parts.flatten();
         let may_be = parts.filter(|((place, of), _)| *of != lock && did.is(place.0));
-        let mut times: HashMap<&Spot, u64> = HashMap::new();
-        for (spot, part) in may_be {
-            *times.entry(spot).or_default() += part.ns;
-        }
-        let expected_ns = share * window_ns as f64;
-        times.retain(|_, ns| IN_TURNS.contains(&(*ns as f64 / expected_ns)));
-        let mut places = times.into_keys();
-        let (Some(spot), None) = (places.next(), places.next()) else {
+        let times = sums(may_be.map(|(spot, part)| (spot, part.ns)));
+        let part = |ns: u64| ns as f64 / (share * window_ns as f64);
+        let mut fitting = times
+            .iter()
+            .filter(|(_, ns)| SUM_OF_TURNS.contains(&part(**ns)));
+        let (Some((spot, _)), None) = (fitting.next(), fitting.next()) else {
             return None;
         };
+        // Several places may be it together.
+        let less = times
+            .values()
+            .filter(|ns| part(**ns) < *SUM_OF_TURNS.start());
+        if part(less.sum()) >= *SUM_OF_TURNS.start() {
+            return None;
+        }
         let (first, _) = holders.first()?;
-        is_root(spot.0.0).then(|| Link {
+        let link = Link {
             tid: 0,
             threads: holders.len(),
             comm: self.names.get(first).cloned().unwrap_or_default(),
             share: 1.0,
             did: Some((spot.0.clone(), share, spot.1)),
-        })
+        };
+        Some((link, (*spot).clone()))
     }
 
     /// Threads that wait in a line, their time there, and that of each who ended these waits, ns.
     fn waits_of(&self, line: &Spot) -> (HashSet<u32>, u64, HashMap<u32, u64>) {
         let waiters = self.lines.get(line).cloned().unwrap_or_default();
+        let (waited_ns, enders) = self.waits_in(line, waiters.iter().copied());
+        (waiters, waited_ns, enders)
+    }
+
+    /// Time of threads in a line, and that of each who ended these waits, ns.
+    fn waits_in(
+        &self,
+        line: &Spot,
+        waiters: impl Iterator<Item = u32>,
+    ) -> (u64, HashMap<u32, u64>) {
         let mut waited_ns = 0;
         let mut enders: HashMap<u32, u64> = HashMap::new();
-        let parts = waiters.iter().flat_map(|tid| &self.parts[tid]);
+        let parts = waiters.filter_map(|tid| self.parts.get(&tid)).flatten();
         for (_, part) in parts.filter(|(spot, _)| is_of_line(spot, line)) {
             waited_ns += part.ns;
             for (tid, ns) in &part.enders {
                 *enders.entry(*tid).or_default() += ns;
             }
         }
-        (waiters, waited_ns, enders)
+        (waited_ns, enders)
     }
 
     /// The spot with most of a thread's time, its share of that, and that, ns. `waiters`: those who wait for it. A wait that they ended themselves was
@@ -254,12 +283,14 @@ fn largest(threads: &[(u32, u64)], all: Option<u64>) -> Option<(u32, f64, u64)> 
     (share >= IS_LINK).then_some((*tid, share, *ns))
 }
 
-/// Looks whether threads take turns with a lock: all that had it wait for it, too, and nobody has it for most of the time.
-fn take_turns(holders: &[(u32, u64)], waiters: &HashSet<u32>) -> bool {
-    let all: u64 = holders.iter().map(|(_, ns)| ns).sum();
-    let is_one =
-        |(tid, ns): &(u32, u64)| waiters.contains(tid) && *ns as f64 <= MOST_TURNS * all as f64;
-    !holders.is_empty() && holders.iter().all(is_one)
+/// Looks whether threads take turns with a lock: nearly all that had it wait for it, too, and nobody has it for most of the time.
+fn are_in_turn(holders: &[(u32, u64)], waiters: &HashSet<u32>) -> bool {
+    let sum =
+        |all: &mut dyn Iterator<Item = &(u32, u64)>| all.map(|(_, ns)| ns).sum::<u64>() as f64;
+    let all = sum(&mut holders.iter());
+    let theirs = sum(&mut holders.iter().filter(|(tid, _)| waiters.contains(tid)));
+    let is_one = |(_, ns): &(u32, u64)| *ns as f64 <= MOST_TURNS * all;
+    !holders.is_empty() && theirs >= ARE_IN_TURN * all && holders.iter().all(is_one)
 }
 
 /// Looks whether time of a kind is nobody else's doing.
@@ -324,7 +355,9 @@ impl Chain {
 
     /// The last link's thread and doing, if that is the root: `keeper 24, by block-io in refill`.
     pub(crate) fn root(&self) -> Option<String> {
-        let last = self.links.last().filter(|_| self.end == End::Root)?;
+        let last = self.links.last().filter(|_| self.end == End::Root);
+        let in_turn = || self.links.first().filter(|link| link.tid == 0);
+        let last = last.or_else(in_turn)?;
         let ((kind, place), ..) = last.did.as_ref()?;
         let did = in_place(word(kind), place.as_deref());
         Some(format!("{}, {did}", last.who()))

@@ -11,7 +11,7 @@ const WINDOW_NS: u64 = 1_000;
 /// The holders of every lock, and what they did meanwhile.
 struct Held(Vec<(u32, u64)>, Option<(Doing, f64)>);
 
-impl Locks for Held {
+impl Holders for Held {
     fn holders(&self, _: usize) -> Vec<(u32, u64)> {
         self.0.clone()
     }
@@ -147,17 +147,27 @@ fn threads_that_take_turns_are_one_link_with_what_they_do_in_their_turns() {
     assert_eq!(chain(Some((Doing::OnCpu, 0.7)), &holders, WINDOW_NS), None);
     // Nobody knows what they did, one of them does not wait for it, or nobody waits at times.
     assert_eq!(chain(None, &holders, WINDOW_NS), None);
-    let other = [&holders[..], &[(60, 1)]].concat();
+    let other = [&holders[..], &[(60, 1), (61, 1)]].concat();
     assert_eq!(chain(asleep, &other, WINDOW_NS), None);
     assert_eq!(chain(asleep, &holders, 7_000), None);
-    // Nobody waits for one of them alone.
-    let two = threads.chain(&wait, &Held(vec![(40, 1), (41, 1)], None), WINDOW_NS);
-    assert!(two.is_none(), "{two:?}");
-    // As much goes by in another place.
+    // It is followed to whom they wait for.
     for (tid, _) in &holders {
-        threads.add(*tid, &spot("socket", "ask", None), 75, None);
+        let peer = Some((77, &"peer".into()));
+        threads.add(*tid, &spot("socket", "ask", None), 75, peer);
     }
-    let held = Held(holders, asleep);
-    let chain = threads.chain(&wait, &held, WINDOW_NS);
-    assert!(chain.is_none(), "{chain:?}");
+    let chain = |did| {
+        let held = Held(holders.clone(), Some(did));
+        let chain = threads.chain(&wait, &held, WINDOW_NS);
+        chain.map(|chain| (chain.remarks().concat(), chain.root()))
+    };
+    let (said, root) = chain((Doing::ForOthers, 0.75)).expect("a chain");
+    assert!(
+        said.contains("socket in ask 75%") && said.contains("peer 77 100%"),
+        "{said}"
+    );
+    let words = "10 threads in turn, socket in ask";
+    assert_eq!(root.as_deref(), Some(words));
+    // Nobody knows in which of two places, or of more that are shorter.
+    assert_eq!(chain((Doing::OffCpu, 0.7)), None);
+    assert_eq!(chain((Doing::OffCpu, 1.9)), None);
 }

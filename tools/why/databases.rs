@@ -1,5 +1,5 @@
 //! Databases of SQLite that others wait for, and who has them locked: SQLite tries again by the clock, so nobody ends such a wait, and
-//! the kernel's list at the window's end is all that tells.
+//! the kernel's list of locks is all that tells.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,6 +7,7 @@ use std::fs;
 use host::file_locks::{self, FileLock, Sort};
 use host::task::comm_of;
 use profile::escape::terminal;
+use profile::sums::groups;
 use profile::text::cut_start;
 use serde_json::{Value, json};
 
@@ -14,8 +15,11 @@ use crate::why::line::{Line, Locked};
 use crate::why::words::program;
 
 /// First bytes that a writer locks: PENDING_BYTE, RESERVED_BYTE and SHARED_FIRST of <https://www.sqlite.org/src/file?name=src/os.h>, and
-/// the WRITE, CKPT and RECOVER locks of an index of a log (<https://www.sqlite.org/walformat.html#locks>).
-const WRITERS: [u64; 6] = [0x4000_0000, 0x4000_0001, 0x4000_0002, 120, 121, 122];
+/// the WRITE, CKPT and RECOVER locks of an index of a log (<https://www.sqlite.org/walformat.html#locks>); the more likely in the way,
+/// the earlier.
+const WRITERS: [u64; 6] = [0x4000_0002, 0x4000_0000, 0x4000_0001, 120, 121, 122];
+/// Those that a reader locks, in whose way a writer comes when it commits, or puts the log into the database.
+const READERS: [u64; 6] = [0x4000_0002, 123, 124, 125, 126, 127];
 /// End of such an index's name.
 const INDEX: &str = "-shm";
 /// Descriptors of a process that are looked at.
@@ -23,68 +27,83 @@ const MOST_FILES: usize = 4_096;
 /// Processes that wait, whose files are looked at.
 const MOST_WAITERS: usize = 16;
 /// Columns of a path.
-const PATH: usize = 40;
+const PATH: usize = 32;
 
 impl Locked {
     /// `writer 12 had …/shop.db locked at the end`
     pub(crate) fn sentence(&self) -> String {
         let path = cut_start(&terminal(&self.path), PATH);
         match self.is_own {
-            true => format!("another connection of the same process had {path} locked at the end"),
+            true => format!("another connection of its own had {path} locked at the end"),
             false => format!("{} had {path} locked at the end", program(&self.by)),
         }
     }
 
     /// The same for programs.
     pub(crate) fn to_json(&self) -> Value {
-        json!({ "comm": &*self.by.0, "pid": self.by.1, "file": self.path })
+        json!({ "comm": &*self.by.0, "pid": self.by.1, "file": self.path, "own": self.is_own })
     }
 }
 
-/// Looks who has the databases locked that lines wait for, at this instant.
-pub(crate) fn look(lines: &mut [Line]) {
+/// Looks who has the databases locked that lines wait for, by the kernel's list.
+pub(crate) fn look(lines: &mut [Line], list: &str) {
     if !lines.iter().any(|line| line.is_retried) {
         return;
     }
-    let list = file_locks::list();
-    let holders = holders(&list);
+    let holders = holders(list);
+    let mut known: HashMap<u32, Option<Locked>> = HashMap::new();
     for line in lines.iter_mut().filter(|line| line.is_retried) {
-        let waiters = line.whose.iter().take(MOST_WAITERS);
-        line.locked = waiters
-            .filter_map(|((_, pid), _)| locked(*pid, &holders))
-            .next();
+        let mut waiters = line.whose.iter().take(MOST_WAITERS);
+        line.locked = waiters.find_map(|((_, pid), _)| {
+            let locked = known.entry(*pid);
+            locked.or_insert_with(|| locked_for(*pid, &holders)).clone()
+        });
     }
 }
 
-/// Processes that write to a database, by its inode.
-fn holders(list: &str) -> HashMap<&str, u32> {
+/// A lock of a database's: order among those that may be in the way, and its process.
+type Held = (usize, u32);
+
+/// Locks of databases, by their files.
+fn holders(list: &str) -> HashMap<&str, Vec<Held>> {
     let locks = list.lines().map(FileLock::of);
-    let writers = locks.filter(|lock| {
-        let is_held = lock.sort == Some(Sort::Posix) && !lock.is_blocked;
-        is_held && lock.is_exclusive && WRITERS.contains(&lock.begin)
+    let held = locks.filter(|lock| lock.sort == Some(Sort::Posix) && !lock.is_blocked);
+    let ranked = held.filter_map(|lock| {
+        let (bytes, before) = match lock.is_exclusive {
+            true => (WRITERS, 0),
+            false => (READERS, WRITERS.len()),
+        };
+        let at = bytes.iter().position(|byte| *byte == lock.begin)?;
+        Some((lock.file, (before + at, lock.tgid?)))
     });
-    writers
-        .filter_map(|lock| Some((lock.inode(), lock.tgid?)))
-        .collect()
+    groups(ranked)
 }
 
-/// The first of a process's open files that is such a database.
-fn locked(waiter: u32, holders: &HashMap<&str, u32>) -> Option<Locked> {
+/// The lock that is most likely in a process's way: another's before its own, for of those it knows by itself.
+fn locked_for(waiter: u32, holders: &HashMap<&str, Vec<Held>>) -> Option<Locked> {
     if holders.is_empty() {
         return None;
     }
+    let mounts = fs::read_to_string(format!("/proc/{waiter}/mountinfo")).ok()?;
     let files = fs::read_dir(format!("/proc/{waiter}/fd")).ok()?;
     let names = files.flatten().take(MOST_FILES);
     let descriptors = names.filter_map(|file| file.file_name().to_str()?.parse().ok());
-    let mut found = descriptors.filter_map(|descriptor: u32| {
-        let holder = *holders.get(&*file_locks::inode(waiter, descriptor)?)?;
+    let databases = descriptors.filter_map(|descriptor: u32| {
         let path = file_locks::path(waiter, descriptor);
-        let path = path.strip_suffix(INDEX).unwrap_or(&path).to_owned();
-        let by = (comm_of(holder).unwrap_or_default(), holder);
-        let is_own = holder == waiter;
-        Some(Locked { by, path, is_own })
+        let file = path.starts_with('/');
+        let file = file.then(|| file_locks::file(waiter, descriptor, &mounts))?;
+        let held = holders.get(&*file?)?;
+        let most_likely = held
+            .iter()
+            .map(|(order, tgid)| (*tgid == waiter, *order, *tgid));
+        Some((most_likely.min()?, path))
     });
-    found.next()
+    let ((is_own, _, holder), path) = databases.min()?;
+    Some(Locked {
+        by: (comm_of(holder).unwrap_or_default(), holder),
+        path: path.strip_suffix(INDEX).unwrap_or(&path).to_owned(),
+        is_own,
+    })
 }
 
 #[cfg(test)]
@@ -92,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_writes_to_a_database_has_it_locked() {
+    fn locks_of_databases_are_known_by_their_bytes() {
         let list = "\
 1: POSIX  ADVISORY  WRITE 10 fe:00:77 1073741825 1073741825
 1: -> POSIX  ADVISORY  WRITE 11 fe:00:77 1073741825 1073741825
@@ -101,7 +120,12 @@ mod tests {
 4: FLOCK  ADVISORY  WRITE 14 fe:00:80 0 EOF
 5: POSIX  ADVISORY  WRITE 15 fe:00:81 0 EOF
 ";
-        assert_eq!(holders(list), HashMap::from([("77", 10), ("79", 13)]));
+        let expected = [
+            ("fe:00:77", vec![(2, 10)]),
+            ("fe:00:78", vec![(6, 12)]),
+            ("fe:00:79", vec![(3, 13)]),
+        ];
+        assert_eq!(holders(list), HashMap::from(expected));
     }
 
     #[test]
@@ -117,7 +141,7 @@ mod tests {
         locked.is_own = true;
         let text = locked.sentence();
         assert!(
-            text.starts_with("another connection of the same process had …"),
+            text.starts_with("another connection of its own had …"),
             "{text}"
         );
     }

@@ -1,5 +1,7 @@
 //! Those who used a disk while a line waited for it, and the command that looks further at it.
 
+use std::process;
+
 use serde_json::{Value, json};
 use session::next::{Step, is_plain};
 
@@ -16,7 +18,9 @@ impl Users {
     pub(crate) fn others(&self, line: &Line) -> Vec<(&Program, f64)> {
         let all: u64 = self.users.iter().map(|(_, ns)| ns).sum();
         let is_own = |user: &Program| line.whose.iter().any(|(own, _)| own.1 == user.1);
-        let others = self.users.iter().filter(|(user, _)| !is_own(user));
+        // The tool reads files, too, and is no answer.
+        let is_other = |user: &Program| !is_own(user) && user.1 != process::id();
+        let others = self.users.iter().filter(|(user, _)| is_other(user));
         let shares = others.map(|(user, ns)| (user, *ns as f64 / all.max(1) as f64));
         let large = shares.filter(|(_, share)| *share >= OTHERS);
         large.take(NAMED).collect()

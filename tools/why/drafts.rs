@@ -16,7 +16,7 @@ use profile::reasons;
 use crate::lockstat::Contended;
 use crate::offcputime::{Details, Endpoint, GIL, Harvest, Lengths, Row, SLEEP, THROTTLED, cycles};
 use crate::runqlat::Interval;
-use crate::why::chains::{self, Chain, Locks, Threads};
+use crate::why::chains::{self, Chain, Holders, Threads};
 use crate::why::disks::{FOR_DISKS, MOST_SCALE, Requests};
 use crate::why::draft::Draft;
 use crate::why::enders::{culprit, ender, function};
@@ -40,6 +40,8 @@ pub(crate) struct Found<'a> {
     pub(crate) locks: Option<(&'a [Contended], f64)>,
     /// Pieces of work, the share of them that are the slowest, in percent, and the functions that they ran in, if they were asked for.
     pub(crate) cycles: Option<(&'a cycles::Found, f64, &'a Functions)>,
+    /// The kernel's list of locks of files.
+    pub(crate) file_locks: &'a str,
     /// Neighbours.
     pub(crate) queue: &'a Interval,
     /// Begin and end.

@@ -5,7 +5,7 @@ use budget::cost::Cost;
 use budget::meter::Meter;
 use budget::{Sampler, Windowed};
 use host::clock::{Edges, monotonic_ns};
-use host::{privileges, remedies};
+use host::{file_locks, privileges, remedies};
 use profile::model::Profile;
 use profile::{ends, nameless};
 use session::closing::{self, Closing};
@@ -113,6 +113,12 @@ impl Why<'_> {
         }
     }
 
+    /// Takes in the last samples of a window.
+    fn end_samples(&mut self) {
+        self.end_moment();
+        self.tell_samples();
+    }
+
     /// Those waits that the answer is about.
     fn choose(
         &mut self,
@@ -211,16 +217,17 @@ impl Together for Why<'_> {
     }
 
     fn report(&mut self, sampler: &Sampler<'_>, window: Edges) -> Result<()> {
-        self.end_moment();
-        self.tell_samples();
+        // Locks come and go.
+        let file_locks = file_locks::list();
+        self.end_samples();
         let waits = self.waits.harvest(sampler, window)?;
         let mut queue = self.queue.harvest(window)?;
         let cpu = self.cpu.harvest(sampler, window)?;
         let disks = self.disks.as_mut().map(Beside::seen).transpose()?;
         let locks = self.locks.as_mut().map(Beside::seen).transpose()?;
         let mut on = self.cpu.profile(&cpu);
-        let slowest = self.args.slowest;
-        let slowest = slowest.map(|percent| (percent, Functions::of(&cpu.rows, &on)));
+        let functions = |percent| (percent, Functions::of(&cpu.rows, &on));
+        let slowest = self.args.slowest.map(functions);
         let whole = waits.accounting;
         let contended = locks
             .as_ref()
@@ -235,6 +242,7 @@ impl Together for Why<'_> {
             off: &off,
             on: &on,
             waits: &waits,
+            file_locks: &file_locks,
             queue: &queue,
             disks: disks.as_ref().map(|seen| seen.scaled(window)),
             locks: contended,

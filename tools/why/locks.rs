@@ -161,7 +161,7 @@ impl Split {
     }
 }
 
-impl chains::Locks for Split {
+impl chains::Holders for Split {
     fn holders(&self, number: usize) -> Vec<(u32, u64)> {
         let lock = self.locks.get(number);
         lock.map(Lock::threads).unwrap_or_default()

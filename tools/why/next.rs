@@ -87,7 +87,7 @@ fn step(args: &Args, account: &Account, line: &Line, is_there: fn(u32) -> bool) 
             return line.lock.as_ref().map(|lock| lock.next(&target));
         }
         _ if line.is_retried => match line.locked.as_ref().map(|locked| locked.by.1) {
-            Some(pid) if !args.targets.pids.contains(&pid) && is_there(pid) => {
+            Some(pid) if is_other(args, line, pid) && is_there(pid) => {
                 return Some(Step::Why.line(&format!("-p {pid}")));
             }
             _ => Step::Waits,
@@ -113,10 +113,15 @@ fn neighbour(args: &Args, line: &Line, is_there: fn(u32) -> bool) -> Option<Prog
     let Culprit::Program(program, _) = culprit else {
         return None;
     };
-    let is_victim = line.whose.iter().any(|((_, pid), _)| *pid == program.1);
-    let is_other = !is_victim && !args.targets.pids.contains(&program.1);
+    let is_other = is_other(args, line, program.1);
     let is_wanted = is_other && share >= IS_CULPRIT && program.1 != std::process::id();
     (is_wanted && is_there(program.1)).then(|| program.clone())
+}
+
+/// Looks whether a process is none of those that are looked at, or that wait.
+fn is_other(args: &Args, line: &Line, pid: u32) -> bool {
+    let waits = line.whose.iter().any(|((_, waiter), _)| *waiter == pid);
+    !waits && !args.targets.pids.contains(&pid)
 }
 
 /// Looks whether most of a line went by before there were requests to a disk.

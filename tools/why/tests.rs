@@ -249,7 +249,7 @@ fn what_was_held_back_and_what_is_tried_again_have_words() {
     assert!(rows.contains(words), "{rows}");
     let mut tried = line("file-lock", 900, &[]);
     tried.is_retried = true;
-    let words = "SQLite tries again by the clock; nobody had it locked at the end";
+    let words = "SQLite tries again by the clock; nobody was seen to have it locked";
     let text = said(&account(vec![tried]));
     assert!(text.contains(words), "{text}");
 }

@@ -6,15 +6,17 @@ use std::io::Read;
 
 /// Bytes of the list that are read: some 300,000 locks.
 const MOST: u64 = 16 << 20;
+/// Bytes that are read of a descriptor's description.
+const FDINFO: u64 = 512;
 
 /// A sort of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sort {
-    /// Of flock(2).
+    /// flock(2)
     Flock,
-    /// Of a process: fcntl(2), lockf(3).
+    /// A process's: fcntl(2), lockf(3).
     Posix,
-    /// Of an open file description: fcntl(2).
+    /// An open file description's: fcntl(2).
     Ofd,
 }
 
@@ -59,11 +61,6 @@ impl<'a> FileLock<'a> {
             begin: begin.unwrap_or(0),
         }
     }
-
-    /// The file's inode, as the kernel writes it.
-    pub fn inode(&self) -> &'a str {
-        self.file.rsplit(':').next().unwrap_or_default()
-    }
 }
 
 /// Text of the list, as far as it can be read; what is too long ends with a whole line.
@@ -79,9 +76,32 @@ pub fn list() -> String {
 
 /// The inode behind a process's descriptor, as the kernel writes it since Linux 5.14; asking for it does not touch the file system.
 pub fn inode(tgid: u32, descriptor: u32) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{tgid}/fdinfo/{descriptor}")).ok()?;
-    let mut values = text.lines().filter_map(|line| line.strip_prefix("ino:"));
-    values.next().map(|value| value.trim().to_owned())
+    value(&fdinfo(tgid, descriptor)?, "ino:").map(str::to_owned)
+}
+
+/// Device and inode behind a process's descriptor, as the list has them; `None`: the same, or `mounts` is not that process's
+/// `mountinfo`.
+pub fn file(tgid: u32, descriptor: u32, mounts: &str) -> Option<String> {
+    let text = fdinfo(tgid, descriptor)?;
+    let (mount, inode) = (value(&text, "mnt_id:")?, value(&text, "ino:")?);
+    let mut lines = mounts.lines().map(|line| line.split(' '));
+    let words = lines.find_map(|mut words| (words.next() == Some(mount)).then_some(words));
+    let (major, minor) = words?.nth(1)?.split_once(':')?;
+    let [major, minor] = [major, minor].map(|number| number.parse::<u32>().ok());
+    Some(format!("{:02x}:{:02x}:{inode}", major?, minor?))
+}
+
+/// The first lines of what the kernel says of a descriptor: some are followed by lists of any length.
+fn fdinfo(tgid: u32, descriptor: u32) -> Option<String> {
+    let file = File::open(format!("/proc/{tgid}/fdinfo/{descriptor}")).ok()?;
+    let mut text = String::new();
+    file.take(FDINFO).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut values = text.lines().filter_map(|line| line.strip_prefix(name));
+    values.next().map(str::trim)
 }
 
 /// The path of a process's descriptor, which the kernel knows by itself; empty: there is none.
@@ -95,6 +115,9 @@ pub fn path(tgid: u32, descriptor: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     #[test]
@@ -109,7 +132,6 @@ mod tests {
             begin: 0x4000_0001,
         };
         assert_eq!(lock, expected);
-        assert_eq!(lock.inode(), "79");
         let lock = FileLock::of("4:  -> OFDLCK ADVISORY  READ -1 fe:00:80 0 EOF");
         assert_eq!((lock.is_blocked, lock.sort), (true, Some(Sort::Ofd)));
         assert_eq!((lock.is_exclusive, lock.tgid), (false, None));
@@ -126,5 +148,20 @@ mod tests {
         ] {
             assert_eq!(FileLock::of(line).sort, None, "{line:?}");
         }
+    }
+
+    #[test]
+    fn a_file_is_known_by_its_device_and_inode() {
+        let file = tempfile::tempfile().expect("a file");
+        let metadata = file.metadata().expect("its data");
+        let (device, inode) = (metadata.dev(), metadata.ino());
+        let expected = format!(
+            "{:02x}:{:02x}:{inode}",
+            libc::major(device),
+            libc::minor(device)
+        );
+        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+        let found = super::file(std::process::id(), file.as_raw_fd() as u32, &mounts);
+        assert_eq!(found, Some(expected));
     }
 }
