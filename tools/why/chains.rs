@@ -4,7 +4,6 @@
 //! for it, nor a wait for what a waiter asks; who waited for whom, by who ended the wait, or held the lock.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use profile::sums::sums;
@@ -12,17 +11,11 @@ use profile::text::{WIDTH, comm, sentence};
 use serde_json::{Value, json};
 
 use crate::why::kinds::{BLOCK_IO, Doing, ON_CPU, Place, RUN_QUEUE, Spot, is_of_line, line_of};
+use crate::why::turns;
 use crate::why::words::function;
 
 /// Share of a wait from which a thread is a link.
 const IS_LINK: f64 = 0.2;
-/// Share of the turns with a lock that are those of threads which wait for it.
-const ARE_IN_TURN: f64 = 0.9;
-/// Share of the turns of one that has it like others.
-const MOST_TURNS: f64 = 0.6;
-/// Time in a place that threads are in when they have a lock, in parts of what it is to be: a lock that somebody waits for always is not
-/// free for long, and has one holder.
-const SUM_OF_TURNS: RangeInclusive<f64> = 0.75..=1.15;
 /// Links at most.
 const MOST: usize = 8;
 /// Columns of its lines.
@@ -116,7 +109,7 @@ impl Threads {
         let mut links: Vec<Link> = Vec::new();
         let mut at = spot.clone();
         let holders = spot.1.map(|lock| locks.holders(lock)).unwrap_or_default();
-        let in_turn = are_in_turn(&holders, &waiters);
+        let in_turn = turns::are_in_turn(&holders, &waiters);
         // A lock that nobody waits for is free at times.
         if in_turn
             && waited_ns > window_ns
@@ -190,20 +183,7 @@ impl Threads {
         let parts = parts.flatten();
         let may_be = parts.filter(|((place, of), _)| *of != lock && did.is(place.0));
         let times = sums(may_be.map(|(spot, part)| (spot, part.ns)));
-        let part = |ns: u64| ns as f64 / (share * window_ns as f64);
-        let mut fitting = times
-            .iter()
-            .filter(|(_, ns)| SUM_OF_TURNS.contains(&part(**ns)));
-        let (Some((spot, _)), None) = (fitting.next(), fitting.next()) else {
-            return None;
-        };
-        // Several places may be it together.
-        let less = times
-            .values()
-            .filter(|ns| part(**ns) < *SUM_OF_TURNS.start());
-        if part(less.sum()) >= *SUM_OF_TURNS.start() {
-            return None;
-        }
+        let spot = turns::place_of(&times, share * window_ns as f64)?;
         let (first, _) = holders.first()?;
         let link = Link {
             tid: 0,
@@ -212,7 +192,7 @@ impl Threads {
             share: 1.0,
             did: Some((spot.0.clone(), share, spot.1)),
         };
-        Some((link, (*spot).clone()))
+        Some((link, spot.clone()))
     }
 
     /// Threads that wait in a line, their time there, and that of each who ended these waits, ns.
@@ -281,16 +261,6 @@ fn largest(threads: &[(u32, u64)], all: Option<u64>) -> Option<(u32, f64, u64)> 
     let (tid, ns) = threads.iter().max_by_key(|(tid, ns)| (*ns, *tid))?;
     let share = *ns as f64 / all.max(1) as f64;
     (share >= IS_LINK).then_some((*tid, share, *ns))
-}
-
-/// Looks whether threads take turns with a lock: nearly all that had it wait for it, too, and nobody has it for most of the time.
-fn are_in_turn(holders: &[(u32, u64)], waiters: &HashSet<u32>) -> bool {
-    let sum =
-        |all: &mut dyn Iterator<Item = &(u32, u64)>| all.map(|(_, ns)| ns).sum::<u64>() as f64;
-    let all = sum(&mut holders.iter());
-    let theirs = sum(&mut holders.iter().filter(|(tid, _)| waiters.contains(tid)));
-    let is_one = |(_, ns): &(u32, u64)| *ns as f64 <= MOST_TURNS * all;
-    !holders.is_empty() && theirs >= ARE_IN_TURN * all && holders.iter().all(is_one)
 }
 
 /// Looks whether time of a kind is nobody else's doing.

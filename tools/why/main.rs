@@ -38,6 +38,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod turns;
 mod wall;
 mod words;
 
