@@ -344,9 +344,10 @@ fn state(holders: &[Holder]) -> String {
 fn did(row: &LockRow, holders: &[Holder]) -> String {
     let sum = |at: usize| holders.iter().map(|holder| holder.meanwhile.0[at]).sum();
     // Threads that wait for a lock at words of their own are in its queue themselves before they release it.
+    let own_words = row.locks > 1 || row.identity.address == 0;
     let waiters = || row.waiters.iter().map(|waiter| waiter.task.tid);
     let waits = |one: &Holder| one.task.tid != 0 && waiters().any(|tid| tid == one.task.tid);
-    let word = |key, word| match key == "others" && row.locks > 1 && holders.iter().all(waits) {
+    let word = |key, word| match key == "others" && own_words && holders.iter().all(waits) {
         true => "waiting for it or others",
         false => word,
     };
