@@ -10,6 +10,7 @@ pub use endpoints::Endpoint;
 pub use engine::Offcputime;
 pub(crate) use gil::GIL;
 pub use harvest::{Accounting, Estimates, Harvest};
+pub(crate) use idle::is_in_go;
 pub use losses::Lost;
 pub(crate) use next::DATABASE_LOCK;
 pub use row::Row;

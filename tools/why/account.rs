@@ -7,6 +7,7 @@ use host::clock::Edges;
 use profile::rank::Rank;
 use session::quotas::UsedUp;
 
+use crate::offcputime::is_in_go;
 use crate::why::args::SAMPLES_HZ;
 use crate::why::chosen::Chosen;
 use crate::why::cycles::Cycles;
@@ -28,6 +29,8 @@ pub(crate) struct Account {
     pub(crate) lines: Vec<Line>,
     /// By name of their processes, the most time first, that of idleness last.
     pub(crate) programs: Vec<Program>,
+    /// Threads of Go's runtime are among them, whose goroutines wait without one.
+    pub(crate) is_go: bool,
     /// CPU quotas that threads lacked.
     pub(crate) quotas: Vec<UsedUp>,
     /// Share of the time that was looked at, where all figures are estimates.
@@ -82,6 +85,7 @@ impl Account {
             lifetime_ns: sums.lifetime_ns,
             lines,
             programs,
+            is_go: found.off.samples.iter().any(|one| is_in_go(&one.user)),
             quotas: found.waits.quotas.clone(),
             looked: found.looked,
             cycles,

@@ -219,4 +219,20 @@ mod tests {
         };
         assert_eq!(lock.doing(), ["(meanwhile asleep 60%,", "on a CPU 40%)"]);
     }
+
+    #[test]
+    fn holders_did_what_took_more_than_half_of_the_time() {
+        let did = |on_cpu, asleep, unknown| {
+            most(&[
+                (Some(Doing::OnCpu), on_cpu),
+                (Some(Doing::Asleep), asleep),
+                (None, unknown),
+            ])
+        };
+        assert_eq!(did(6, 3, 1), Some((Doing::OnCpu, 0.6)));
+        assert_eq!(did(1, 6, 1), Some((Doing::Asleep, 0.75)));
+        assert_eq!(did(5, 5, 0), None);
+        assert_eq!(did(2, 2, 6), None, "nobody knows");
+        assert_eq!(did(0, 0, 0), None);
+    }
 }

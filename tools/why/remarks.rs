@@ -92,7 +92,7 @@ fn remark(account: &Account, line: &Line, blame: &Blame, share: f64) -> String {
     match (&blame.culprit, line.kind) {
         (Culprit::Function(..), _) => format!("  {share} {who}"),
         (culprit, RUN_QUEUE) if culprit.is_nameless() => {
-            format!("  {share} behind tasks that ran too long ago")
+            format!("  {share} behind others, which are not remembered")
         }
         (_, RUN_QUEUE) => format!("  {share} behind {who}"),
         (Culprit::Nobody, _) => format!("  {share} not over"),

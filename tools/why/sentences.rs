@@ -19,6 +19,8 @@ pub(crate) use crate::why::words::{function, program};
 pub(crate) const STANDS_OUT: f64 = 0.1;
 /// Share of a line from which somebody is its culprit; of time on CPUs, from which a function is more than one of many.
 pub(crate) const IS_CULPRIT: f64 = 0.2;
+/// Said of programs in Go whose threads are mostly idle, their requests perhaps not.
+const GOROUTINES: &str = "it runs Go: what goroutines wait for (channels, sync.Mutex) is not shown";
 /// Holder-back of what no disk has a request for yet.
 const LIMIT: &str = "a limit of the control group (io.max) may hold them back";
 /// Share below which one of those that ran meanwhile is not worth a name beside those that are not known.
@@ -41,6 +43,9 @@ pub(crate) fn sentences(account: &Account) -> Vec<String> {
     }
     let first = account.first().filter(|_| !is_at_rest(account));
     let mut lines = whole(account, first);
+    if account.is_go && account.kind_ns(IDLE) > account.lifetime_ns / 2 {
+        lines.push(GOROUTINES.to_owned());
+    }
     match first {
         Some(first) => {
             lines.extend(costliest(account, first));
@@ -119,9 +124,13 @@ fn estimated(looked: f64, all_ns: u64) -> String {
 /// The places where threads with nothing to do wait are said, for it may be that they never get what they wait for there.
 fn rest(account: &Account) -> Vec<String> {
     let busy = units::duration(account.busy_ns());
+    let (they, seem) = match account.threads {
+        1 => ("it", "it seems"),
+        _ => ("they", "they seem"),
+    };
     let parts = [
-        "they had next to nothing to do:".to_owned(),
-        format!("{busy} is all that they ran, or waited for others"),
+        format!("{they} had next to nothing to do:"),
+        format!("{busy} is all that {they} ran, or waited for others"),
     ];
     let idle = account.lines.iter().find(|line| line.kind == IDLE);
     let homes = idle.into_iter().flat_map(|idle| {
@@ -132,7 +141,7 @@ fn rest(account: &Account) -> Vec<String> {
         };
         idle.places.iter().filter(large).take(MOST_HOMES).map(home)
     });
-    let begin = "they seem to wait for work:".to_owned();
+    let begin = format!("{seem} to wait for work:");
     let homes: Vec<String> = [begin].into_iter().chain(homes).collect();
     let mut lines = sentence(&parts, "", WIDTH);
     if homes.len() > 1 {

@@ -58,6 +58,7 @@ pub(super) fn account(lines: Vec<Line>) -> Account {
         lifetime_ns: 2_000 * MS,
         lines,
         programs: vec![("app".into(), 7)],
+        is_go: false,
         quotas: Vec::new(),
         looked: None,
         cycles: None,
@@ -255,6 +256,17 @@ fn what_was_held_back_and_what_is_tried_again_have_words() {
 }
 
 #[test]
+fn programs_in_go_that_are_idle_may_have_requests_that_are_not() {
+    let mut account = account(vec![line(ON_CPU, 100, &[])]);
+    let words = "it runs Go:";
+    assert!(!said(&account).contains(words));
+    account.is_go = true;
+    assert!(said(&account).contains(words));
+    account.lifetime_ns *= 5;
+    assert!(!said(&account).contains(words), "busy");
+}
+
+#[test]
 fn who_is_not_remembered_makes_shares_least_ones() {
     let earlier = |value| (Culprit::Program(("[earlier]".into(), 0), None), value);
     let cc1 = (Culprit::Program(("cc1".into(), 9), None), 60);
@@ -265,7 +277,7 @@ fn who_is_not_remembered_makes_shares_least_ones() {
         "{text}"
     );
     let rows = table(&both);
-    let words = "40% behind tasks that ran too long ago";
+    let words = "40% behind others, which are not remembered";
     assert!(rows.contains(words), "{rows}");
     let text = said(&account(vec![line(
         RUN_QUEUE,
