@@ -30,7 +30,7 @@ static __always_inline enum meanwhile pause_in_call(struct task_struct *task)
 		return MEANWHILE_DISK;
 	}
 	arguments_of(regs, false, &call);
-	/* Of no descriptors: Python up to 3.10 sleeps so. */
+	/* There is nothing to poll: Python up to 3.10 sleeps so. */
 	if ((is_select(number) && !(__u32)call.args[0]) || (is_poll(number) && !(__u32)call.args[1]))
 		return MEANWHILE_ASLEEP;
 	return MEANWHILE_OTHERS;

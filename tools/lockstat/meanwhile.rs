@@ -1,4 +1,4 @@
-//! What threads did while others waited for them.
+//! Doings of threads while others waited for them.
 
 /// Time by what a thread did, ns: `enum meanwhile` of the BPF side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
