@@ -82,6 +82,7 @@ pub(crate) fn add(sum: &mut LockRow, row: &LockRow) {
     sum.timed_out += row.timed_out;
     sum.open += row.open;
     sum.confidence = sum.confidence.min(row.confidence);
+    sum.in_turns &= row.in_turns;
     sum.waiters.extend_from_slice(&row.waiters);
     sum.holders.extend_from_slice(&row.holders);
     add_arrivals(&mut sum.last, &row.last);

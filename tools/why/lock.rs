@@ -59,14 +59,13 @@ fn fit(name: &str) -> String {
 
 /// The doing of its holders for more than half of the time that others waited, else at the begin of more than half of the waits.
 fn did(row: &LockRow) -> Option<(Doing, f64)> {
-    let (mut states, mut meanwhile) = ([0; 3], [0; 6]);
-    for holder in &row.holders {
-        let of_holder = [holder.on_cpu, holder.runnable, holder.blocked];
-        add(&mut states, of_holder);
-        add(&mut meanwhile, holder.meanwhile.0);
-    }
-    let [on_cpu, queued, disk, others, asleep, unknown] = meanwhile;
-    if unknown < on_cpu + queued + disk + others + asleep {
+    let holders = row.holders.iter().cloned();
+    let all = holders.reduce(|mut all, one| {
+        all.add(&one);
+        all
+    })?;
+    let [on_cpu, queued, disk, others, asleep, unknown] = all.meanwhile.0;
+    if all.meanwhile.states().is_some() {
         return most(&[
             (Some(Doing::OnCpu), on_cpu),
             (Some(Doing::Disk), disk),
@@ -75,18 +74,11 @@ fn did(row: &LockRow) -> Option<(Doing, f64)> {
             (None, queued + unknown),
         ]);
     }
-    let [on_cpu, runnable, blocked] = states;
     most(&[
-        (Some(Doing::OnCpu), on_cpu),
-        (Some(Doing::OffCpu), blocked),
-        (None, runnable),
+        (Some(Doing::OnCpu), all.on_cpu),
+        (Some(Doing::OffCpu), all.blocked),
+        (None, all.runnable),
     ])
-}
-
-fn add<const N: usize>(sums: &mut [u64; N], more: [u64; N]) {
-    for (sum, more) in sums.iter_mut().zip(more) {
-        *sum += more;
-    }
 }
 
 /// The one with more than half, and its share.
