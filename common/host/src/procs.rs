@@ -67,6 +67,15 @@ pub fn status(tgid: u32) -> io::Result<String> {
     read_status(&format!("/proc/{tgid}/status"))
 }
 
+/// The same of a thread.
+///
+/// # Errors
+///
+/// The thread is gone, or may not be looked at.
+pub fn thread_status(tgid: u32, tid: u32) -> io::Result<String> {
+    read_status(&format!("/proc/{tgid}/task/{tid}/status"))
+}
+
 /// The same of this process; empty without `/proc`.
 pub fn own_status() -> String {
     read_status("/proc/self/status").unwrap_or_default()

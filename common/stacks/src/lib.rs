@@ -11,7 +11,7 @@ pub mod unwind;
 mod wakers;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::fd::RawFd;
 use std::rc::Rc;
@@ -189,10 +189,11 @@ impl StackTable {
         self.unwinder.borrow_mut().update(&mut self.symbolizer);
     }
 
-    /// Finds out what lies at the addresses that came since the last call.
-    pub fn place_addresses(&mut self, places: &mut Places) {
+    /// Finds out what lies at the addresses that came since the last call. Returns the processes that they are in.
+    pub fn place_addresses(&mut self, places: &mut Places) -> BTreeSet<u32> {
         let addresses = std::mem::take(&mut self.addresses);
         places.learn(&addresses, Some(&mut self.symbolizer));
+        addresses.iter().map(|address| address.tgid).collect()
     }
 
     /// Counts a stack that was walked from outside and is not of the wait: its thread has run on.
