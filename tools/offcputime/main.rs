@@ -24,6 +24,7 @@ mod engine;
 mod gil;
 mod harvest;
 mod idle;
+mod java;
 mod losses;
 pub(crate) mod marks;
 mod next;

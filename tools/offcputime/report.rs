@@ -28,7 +28,7 @@ use crate::offcputime::gil::{self, GIL};
 use crate::offcputime::harvest::{Accounting, Estimates, Harvest};
 use crate::offcputime::idle::Traced;
 use crate::offcputime::row::Row;
-use crate::offcputime::{idle, next, quota, sqlite};
+use crate::offcputime::{idle, java, next, quota, sqlite};
 
 /// Stacks that people are shown.
 const TOP: usize = 10;
@@ -106,14 +106,16 @@ pub(crate) fn profile_of(
         let kernel = stacks.kernel_names(row.kernel);
         let function = kernel.last().map_or("", |leaf| &leaf.name);
         let lacks = lacking.contains(&row.task.tgid);
+        let sleeps = java::sleeps(row.wait, &user);
         Sample {
             task: row.task.clone(),
             reason: Some(match quota::reason(row.wait, function, lacks) {
                 _ if is_gil => GIL,
+                Reason::Futex if sleeps => Reason::Sleep.name(),
                 Reason::Sleep if sqlite::is_busy(&user) => Reason::FileLock.name(),
                 reason => reason.name(),
             }),
-            idle: !is_gil && (idle || idle::rests_in_go(row.wait, &user)),
+            idle: !is_gil && !sleeps && (idle || idle::rests_in_go(row.wait, &user)),
             user,
             user_end: stacks.user_end(row.user),
             kernel,
@@ -135,13 +137,13 @@ fn is_gil(row: &Row, stacks: &mut StackTable) -> bool {
 }
 
 /// Frames of a complete stack up to the program's last function, or of a kernel thread's stack. A wait for the interpreter of Python has
-/// no depth: a thread is at home elsewhere.
+/// no depth, nor has a sleep: a thread is at home elsewhere.
 pub(crate) fn depth(row: &Row, stacks: &mut StackTable) -> Option<usize> {
     if row.wait.is_of_kernel_thread() {
         return Some(stacks.kernel_names(row.kernel).len()).filter(|frames| *frames > 0);
     }
     let depth = stacks.own_depth(row.user);
-    depth.filter(|_| !is_gil(row, stacks))
+    depth.filter(|_| !is_gil(row, stacks) && !java::sleeps(row.wait, &stacks.user_names(row.user)))
 }
 
 fn folded_options(args: &Args) -> FoldedOptions {
