@@ -67,6 +67,8 @@ enum futex_call_flags {
 	FUTEX_IS_SHARED = 1 << 0,
 	FUTEX_IS_REALTIME = 1 << 1,
 	FUTEX_IS_COMPAT = 1 << 2,
+	/* It ends by itself after a time. */
+	FUTEX_IS_TIMED = 1 << 3,
 };
 
 struct futex_call {
@@ -125,6 +127,8 @@ static __always_inline void decode_futex(struct futex_call *call, const struct c
 		call->flags |= FUTEX_IS_SHARED;
 	if (operation & FUTEX_CLOCK_REALTIME)
 		call->flags |= FUTEX_IS_REALTIME;
+	if (from->args[3])
+		call->flags |= FUTEX_IS_TIMED;
 }
 
 /* futex_wait(address, value, mask, flags, timeout, clock), futex_wake(address, mask, nr, flags) */

@@ -9,6 +9,7 @@
 #include "backend_state.bpf.h"
 #include "call_locks.bpf.h"
 #include "futex_state.bpf.h"
+#include "java.bpf.h"
 #include "maps.bpf.h"
 #include "stacks.bpf.h"
 
@@ -62,9 +63,13 @@ static __noinline void identify_futex(struct futex_wait *futex, struct task_stru
 		lock->class = futex->call.operation;
 		return;
 	}
-	lock->object = is_parked(&futex->call) ? futex->wait.user_stack : 0;
 	lock->tgid = tgid_of(targets.pid_namespace, task);
 	lock->side = LOCK_USER;
+	if (futex->java) {
+		identify_java(lock, futex);
+		return;
+	}
+	lock->object = is_parked(&futex->call) ? futex->wait.user_stack : 0;
 	lock->class = futex->call.operation;
 	lock->confidence = futex->call.flags & (FUTEX_IS_SHARED | FUTEX_IS_REALTIME | FUTEX_IS_COMPAT);
 }

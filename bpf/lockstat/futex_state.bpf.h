@@ -48,6 +48,18 @@ enum futex_phase {
 	FUTEX_PAUSED,
 };
 
+/* What a thread of a Java virtual machine waits for: java.bpf.h. */
+enum java_wait {
+	JAVA_UNKNOWN = 0,
+	/* A time. */
+	JAVA_SLEEP,
+	/* Object.notify. */
+	JAVA_NOTICE,
+	JAVA_MONITOR,
+	/* An object that it is parked for. */
+	JAVA_BLOCKER,
+};
+
 struct futex_wait {
 	struct futex_call call;
 	/* Begins when the thread leaves its CPU for the first time in this call; for a PI lock, with the call. */
@@ -71,12 +83,18 @@ struct futex_wait {
 	/* See struct gils. */
 	__u32 gil_tid_at;
 	__u32 hole;
+	/* What a Java virtual machine has for it: the object, its class, 0: none is known, and its monitor, where that is waited for. */
+	__u64 java_class;
+	__u64 java_object;
+	__u64 java_monitor;
 	/* Voluntary switches that were seen, by the kernel's count. */
 	__u64 switches_seen;
 	__u8 phase;
 	/* The call was interrupted in a way that restart_syscall(2) takes up again. */
 	__u8 restarts;
-	__u8 pad[6];
+	/* enum java_wait */
+	__u8 java;
+	__u8 pad[5];
 };
 
 static __always_inline void begin_futex_wait(struct futex_wait *futex, __u64 now)
@@ -87,6 +105,8 @@ static __always_inline void begin_futex_wait(struct futex_wait *futex, __u64 now
 	futex->requeued_ns = 0;
 	futex->restarts = 0;
 	futex->gil = 0;
+	futex->java_class = futex->java_object = futex->java_monitor = 0;
+	futex->java = JAVA_UNKNOWN;
 }
 
 /* Looks whether the thread is in a futex call that waits. */
@@ -95,9 +115,11 @@ static __always_inline bool is_in_wait(const struct futex_wait *futex)
 	return futex->phase != FUTEX_IDLE && futex->phase != FUTEX_PAUSED;
 }
 
-/* `turn` of struct pause: Python's global lock is waited for on two words. */
+/* `turn` of struct pause: Python's global lock is waited for on two words, Java's locks on one of each thread's own. */
 static __always_inline __u32 futex_turn(const struct futex_wait *futex)
 {
+	if (futex->java > JAVA_SLEEP)
+		return futex->java_monitor ? futex->java_monitor : futex->java_object;
 	return futex->gil ? futex->gil : futex->call.address;
 }
 

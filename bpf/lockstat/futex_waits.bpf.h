@@ -20,6 +20,7 @@
 #include "futex_state.bpf.h"
 #include "futex_wakeups.bpf.h"
 #include "gil.bpf.h"
+#include "java.bpf.h"
 #include "lock_counts.bpf.h"
 #include "members.bpf.h"
 #include "stacks.bpf.h"
@@ -136,6 +137,8 @@ static __always_inline void futex_switched_out(struct futex_wait *futex, struct 
 	futex->event = event;
 	begin_futex_wait(futex, now);
 	note_gil(futex, task);
+	if (!futex->event && !futex->gil)
+		note_java(futex, task);
 	if (futex->call.flags & FUTEX_IS_COMPAT && !futex_compat_calls)
 		__sync_fetch_and_add(&futex_compat_tasks, 1);
 	if (futex->event)
@@ -145,6 +148,8 @@ static __always_inline void futex_switched_out(struct futex_wait *futex, struct 
 		find_call_holder(futex, task);
 	else if (futex->gil)
 		find_gil_holder(futex, task);
+	else if (futex->java > JAVA_SLEEP)
+		find_java_holder(futex, task);
 	else
 		find_holder(&futex->call, task, &futex->evidence, &futex->wait.holder);
 }
@@ -322,6 +327,8 @@ static __always_inline void futex_found(struct futex_wait *futex, struct task_st
 	/* The word itself is the waiter's to read, and so are ranges of files. */
 	if (!event && futex->call.operation == CALL_FLOCK)
 		find_call_holder(futex, task);
+	else if (!event && !futex->gil)
+		java_found(futex, task);
 	futex->evidence.value = futex->call.value;
 	/* It ran meanwhile: this may be over, and its own programs may have been at work. */
 	if (is_on_cpu(task) || BPF_CORE_READ(task, nvcsw) != futex->switches_seen || BPF_CORE_READ(task, nivcsw) != preempted)

@@ -149,7 +149,7 @@ skeleton!(runqlat, "Waits for a CPU.");
 skeleton!(syscount, "System calls.");
 
 plain!(biolatency: group_id, disk_key, disk, disk_epoch, disk_sum, error_key, slow_io, started);
-plain!(lockstat: lock_id, lock_key, lock_sum, lock_name, waiter_key, waiter_value, holder_key, holder_value, futex_lock, server_process, file_path, open_futex);
+plain!(lockstat: lock_id, lock_key, lock_sum, lock_name, waiter_key, waiter_value, holder_key, holder_value, futex_lock, server_process, file_path, open_futex, java_class_key, java_machine, java_number_key, java_thread, java_thread_key);
 plain!(lockstat_now: now_thread);
 plain!(offcputime: offcputime_key, offcputime_value, offcputime_totals, left_out_sums, open_phase, process_time, endpoint, file_path, polled_words, told_mark, told_row, told_wait);
 plain!(pressure: task_stock, exited_key, stalls, stall_stack);

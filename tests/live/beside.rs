@@ -22,6 +22,7 @@ mod lockstat_files;
 mod lockstat_first_row;
 mod lockstat_holders;
 pub(crate) mod lockstat_hung;
+mod lockstat_java;
 mod lockstat_newer;
 pub(crate) mod lockstat_now;
 mod lockstat_now_java;

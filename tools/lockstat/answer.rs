@@ -184,6 +184,7 @@ pub(crate) fn noun(row: &LockRow) -> String {
         "go" => ("a ", "Go runtime lock"),
         "gil" => ("", "the"),
         "python-lock" => ("a ", "Python lock"),
+        "java-lock" => ("a ", "Java's"),
         "flock" => ("a ", "file lock"),
         "posix" => ("a ", "POSIX lock of file"),
         "ofd" => ("an ", "OFD lock of file"),

@@ -85,6 +85,8 @@ impl Tool for Args {
         gils::tell(&mut skel, stacks.take_python_locks())?;
         if self.traces(Side::User) {
             names.servers = Servers::find(&skel, &mut names.places)?;
+            let asked = &self.targets.pids;
+            names.javas.begin(asked, &mut skel, &mut names.places)?;
         }
         iterate::run(skel.links.seed_members.as_ref())?;
         iterate::run(skel.links.close_waits.as_ref())?;
@@ -198,7 +200,9 @@ impl Lockstat<'_> {
     /// Takes in what the BPF side has sent: stacks, and addresses of locks.
     pub(super) fn absorb(&mut self) -> Result<()> {
         self.stacks.absorb();
-        self.stacks.place_addresses(&mut self.names.places);
+        let places = &mut self.names.places;
+        let news = self.stacks.place_addresses(places);
+        self.names.javas.follow(&news, &mut self.skel, places)?;
         gils::tell(&mut self.skel, self.stacks.take_python_locks())
     }
 }
@@ -285,6 +289,7 @@ impl Engine for Lockstat<'_> {
             notes.push(format!("begun before tracing, and left out: {waits}"));
         }
         notes.extend(self.names.runtimes.describe());
+        notes.extend(self.names.javas.describe());
         let missed = units::counted(self.names.places.missed(), "locks");
         Ok(Closing {
             check: None,

@@ -29,6 +29,7 @@ mod gils;
 mod harvest;
 mod headline;
 mod hotspot;
+mod java;
 mod json;
 mod kernel;
 mod known;

@@ -3,6 +3,7 @@
 use symbols::places::Places;
 
 use crate::lockstat::futex::{Class, Rules};
+use crate::lockstat::java::Javas;
 use crate::lockstat::kernel::symbols::Symbols;
 use crate::lockstat::postgres::{self, Servers};
 use crate::lockstat::runtimes::Runtimes;
@@ -16,6 +17,7 @@ pub(crate) struct Names {
     pub(crate) classes: Vec<Class>,
     pub(crate) rules: Rules,
     pub(crate) servers: Servers,
+    pub(crate) javas: Javas,
     /// Classes of servers' waits for work that are shown, too.
     pub(crate) server_classes: Vec<postgres::Class>,
     /// Processes with tasks that nobody sees, of the run so far.

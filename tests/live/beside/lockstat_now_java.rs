@@ -22,7 +22,7 @@ const OPTIONS: [&str; 4] = [
 ];
 
 /// Java's own virtual machine, and others that are there: what they say of themselves differs from release to release.
-fn machines() -> Vec<PathBuf> {
+pub(crate) fn machines() -> Vec<PathBuf> {
     let installed = std::fs::read_dir("/usr/lib/jvm")
         .into_iter()
         .flatten()

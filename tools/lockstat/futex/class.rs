@@ -14,6 +14,9 @@ pub(crate) enum Class {
     Go,
     /// The lock that threads of Python take turns with.
     Gil,
+    /// One of java.util.concurrent, and a monitor of Java's: both know which thread has it.
+    Java,
+    Monitor,
     /// A lock of a file, each sort with a system call of its own.
     Flock,
     Posix,
@@ -45,13 +48,15 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    pub(crate) const FAMILIES: [Self; 18] = [
+    pub(crate) const FAMILIES: [Self; 20] = [
         Self::Mutex,
         Self::Rwlock,
         Self::Pi,
         Self::Rust,
         Self::ParkingLot,
         Self::Go,
+        Self::Java,
+        Self::Monitor,
         Self::Flock,
         Self::Posix,
         Self::Ofd,
@@ -114,6 +119,8 @@ impl Class {
             Self::ParkingLot | Self::ParkingCore => "parking_lot",
             Self::Go => "go",
             Self::Gil => "gil",
+            Self::Java => "java-lock",
+            Self::Monitor => "monitor",
             Self::Flock => "flock",
             Self::Posix => "posix",
             Self::Ofd => "ofd",
@@ -142,6 +149,8 @@ impl Class {
                 | Self::Rwlock
                 | Self::Pi
                 | Self::Gil
+                | Self::Java
+                | Self::Monitor
                 | Self::Join
                 | Self::Flock
                 | Self::Posix

@@ -78,6 +78,11 @@ impl Verdict {
         }
     }
 
+    /// A lock of Java's that no rule knows, and that a thread has.
+    pub(crate) fn owned() -> Self {
+        Self::of(Class::Java, BY_NAME)
+    }
+
     /// Meaning of a lock of Python's, whose role its library does not tell, where a rule knows what the program has made of it.
     pub(crate) fn made_into(mut self, rules: &Rules, frames: &[Frame]) -> Self {
         if self.meaning.role == Role::Unsaid

@@ -286,6 +286,8 @@ fn locks_are_these_families() {
             "rust",
             "parking_lot",
             "go",
+            "java-lock",
+            "monitor",
             "flock",
             "posix",
             "ofd"

@@ -2,10 +2,13 @@
 //!
 //! A thread that waits for a monitor sleeps on a word of its own: which monitor that is, and whose, the machine knows alone.
 
+mod layout;
+mod parked;
 mod structs;
 
 use std::ops::Range;
 
+pub(crate) use layout::CLASS_UNKNOWN;
 use structs::{Fields, Read, word_of};
 
 /// The variable that has the address of the machine's description of itself, and the file that has the variable.
@@ -23,7 +26,7 @@ const CLASS_SHIFT: u32 = 42;
 const LONGEST_CLASS: usize = 512;
 
 const THREADS: &[&str] = &["JavaThread", "Thread"];
-const WANTED: [(&str, &str); 27] = [
+const WANTED: [(&str, &str); 37] = [
     ("ThreadsSMRSupport", "_java_thread_list"),
     ("ThreadsList", "_length"),
     ("ThreadsList", "_threads"),
@@ -32,7 +35,10 @@ const WANTED: [(&str, &str); 27] = [
     ("OSThread", "_thread_id"),
     ("JavaThread", "_current_pending_monitor"),
     ("Thread", "_current_pending_monitor"),
+    ("JavaThread", "_current_waiting_monitor"),
+    ("Thread", "_current_waiting_monitor"),
     ("JavaThread", "_monitor_owner_id"),
+    ("JavaThread", "_threadObj"),
     ("JavaThread", "_lock_stack"),
     ("LockStack", "_top"),
     ("LockStack", "_base[0]"),
@@ -48,6 +54,13 @@ const WANTED: [(&str, &str); 27] = [
     ("CompressedKlassPointers", "_narrow_klass._base"),
     ("CompressedKlassPointers", "_shift"),
     ("CompressedKlassPointers", "_narrow_klass._shift"),
+    ("CompressedOops", "_base"),
+    ("CompressedOops", "_narrow_oop._base"),
+    ("Universe", "_narrow_oop._base"),
+    ("CompressedOops", "_shift"),
+    ("CompressedOops", "_narrow_oop._shift"),
+    ("Universe", "_narrow_oop._shift"),
+    ("Klass", "_primary_supers[0]"),
     ("Klass", "_name"),
     ("Symbol", "_length"),
     ("Symbol", "_body"),
@@ -83,9 +96,10 @@ pub(crate) struct JavaThread {
     pub(crate) tid: u32,
     /// The monitor that it waits to have.
     pub(crate) awaited: Option<u64>,
-    address: u64,
+    /// Of its JavaThread.
+    pub(crate) address: u64,
     /// Its number in monitors.
-    owner_id: Option<u64>,
+    pub(crate) owner_id: Option<u64>,
     stack: Range<u64>,
 }
 
@@ -97,25 +111,45 @@ impl<'a> Machine<'a> {
 
     /// All threads that there are; `None`: they cannot be read.
     pub(crate) fn threads(&self) -> Option<Vec<JavaThread>> {
-        let list = self.word(self.field(0, &["ThreadsSMRSupport"], "_java_thread_list")?)?;
-        let count = self.half(self.field(list, &["ThreadsList"], "_length")?)? as usize;
-        let array = self.word(self.field(list, &["ThreadsList"], "_threads")?)?;
-        let address = |at: u64| self.word(array.wrapping_add(8 * at));
-        let addresses = (0..count.min(MOST_THREADS) as u64).map(address);
-        Some(addresses.filter_map(|one| self.thread(one?)).collect())
+        let listed = self.listed(self.list()?)?;
+        Some(listed.filter_map(|one| self.thread(one)).collect())
     }
 
-    fn thread(&self, address: u64) -> Option<JavaThread> {
+    /// The one at an address, if it is there.
+    pub(crate) fn thread(&self, address: u64) -> Option<JavaThread> {
         let of_thread = |name| self.word(self.field(address, THREADS, name)?);
-        let tid = self.field(of_thread("_osthread")?, &["OSThread"], "_thread_id")?;
         let base = of_thread("_stack_base")?;
         Some(JavaThread {
-            tid: self.half(tid)?,
+            tid: self.tid(address)?,
             awaited: of_thread("_current_pending_monitor").filter(|monitor| *monitor != 0),
             address,
             owner_id: of_thread("_monitor_owner_id"),
             stack: base.saturating_sub(of_thread("_stack_size")?)..base,
         })
+    }
+
+    /// Address of the list of all threads, which is another one whenever a thread has begun or ended.
+    pub(crate) fn list(&self) -> Option<u64> {
+        self.word(self.field(0, &["ThreadsSMRSupport"], "_java_thread_list")?)
+    }
+
+    /// Addresses of the list's threads.
+    pub(crate) fn listed(&self, list: u64) -> Option<impl Iterator<Item = u64>> {
+        let count = self.half(self.field(list, &["ThreadsList"], "_length")?)? as usize;
+        let array = self.word(self.field(list, &["ThreadsList"], "_threads")?)?;
+        let address = move |at: u64| self.word(array.wrapping_add(8 * at));
+        Some((0..count.min(MOST_THREADS) as u64).filter_map(address))
+    }
+
+    /// The ID of a thread, as its process knows it.
+    pub(crate) fn tid(&self, thread: u64) -> Option<u32> {
+        let of_system = self.word(self.field(thread, THREADS, "_osthread")?)?;
+        self.half(self.field(of_system, &["OSThread"], "_thread_id")?)
+    }
+
+    /// The name of a class, by its address: `java.lang.Object`.
+    pub(crate) fn name(&self, class: u64) -> Option<String> {
+        self.symbol(self.word(self.field(class, &["Klass"], "_name")?)?)
     }
 
     /// The one of these that has a monitor; `None`: nobody, or it is not known.
@@ -162,7 +196,7 @@ impl<'a> Machine<'a> {
 
     /// The class of the object whose monitor it is: `java.lang.Object`.
     pub(crate) fn class(&self, monitor: u64) -> Option<String> {
-        let name = |class| self.symbol(self.word(self.field(class, &["Klass"], "_name")?)?);
+        let name = |class| self.name(class);
         let classes = |object| self.classes(object).into_iter().flatten();
         self.objects(monitor)?
             .into_iter()

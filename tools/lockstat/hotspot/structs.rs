@@ -23,6 +23,8 @@ pub(super) struct Field {
     pub(super) place: u64,
     /// It holds a number of eight bytes, and no address.
     pub(super) is_number: bool,
+    /// It holds the address of an object's address.
+    pub(super) is_handle: bool,
 }
 
 /// All that were asked for and found, by type and name.
@@ -60,6 +62,7 @@ impl Fields {
             let field = Field {
                 place: word(if is_static { 5 } else { 4 }),
                 is_number: holds == "int64_t",
+                is_handle: holds == "OopHandle",
             };
             found.insert(*key, field);
         }

@@ -1,7 +1,9 @@
-//! Monitors of Java: which waits are for them, and who has them, as the virtual machine knows.
+//! Monitors and locks of Java: which waits are for them, and who has them, as the virtual machine knows.
 
 use std::collections::{HashMap, HashSet};
 
+use bpf::lockstat::types::java_machine;
+use host::procs;
 use symbols::memory;
 use symbols::places::Places;
 
@@ -14,11 +16,45 @@ use crate::lockstat::hotspot::{DESCRIPTION, Description, JavaThread, Machine};
 /// Virtual machines whose threads are looked at.
 const MOST_MACHINES: usize = 64;
 
+/// A machine, and where its threads note what they are parked for, if that is known.
+struct Described {
+    description: Description,
+    layout: Option<java_machine>,
+}
+
+impl Described {
+    fn read(tgid: u32, places: &mut Places) -> Option<Self> {
+        let (library, variable) = DESCRIPTION;
+        let at = places.variable_of_library(tgid, library, variable)?;
+        let read = memory_of(tgid);
+        let description = Description::read(at, &read)?;
+        let variables = &mut |name: &str| places.variable_of_library(tgid, library, name);
+        let machine = Machine::of(&description, &read);
+        let space = procs::stack_start(tgid);
+        let layout = space.and_then(|space| machine.layout(space, variables));
+        Some(Self {
+            description,
+            layout,
+        })
+    }
+}
+
+/// A lock that a thread waits for.
+struct Lock {
+    kind: Waited,
+    /// Of the monitor, or of the lock's object.
+    address: u64,
+    /// The name of its class.
+    class: Option<String>,
+    /// The JavaThread that has it, if it is no monitor.
+    owner: u64,
+}
+
 /// Waits of processes that run a Java virtual machine.
 #[derive(Default)]
 pub(super) struct Javas {
     /// The machines' descriptions, by process.
-    described: HashMap<u32, Description>,
+    described: HashMap<u32, Described>,
     /// Processes beyond the most, which nobody looked at.
     pub(super) left_out: u64,
 }
@@ -40,12 +76,10 @@ impl Javas {
                 javas.left_out += 1;
                 continue;
             }
-            let (library, variable) = DESCRIPTION;
-            let at = places.variable_of_library(tgid, library, variable);
-            let description = at.and_then(|at| Description::read(at, &memory_of(tgid)));
+            let described = Described::read(tgid, &mut places);
             javas
                 .described
-                .extend(description.map(|described| (tgid, described)));
+                .extend(described.map(|described| (tgid, described)));
         }
         javas
     }
@@ -58,25 +92,25 @@ impl Javas {
     /// Says which of the waits are for monitors, and adds those of threads that their timers wake, to sleep on: of several that wait for
     /// a monitor one looks after it by and by.
     pub(super) fn name(&self, threads: &Threads, waits: &mut Vec<Wait>) {
-        for (tgid, description) in &self.described {
+        for (tgid, described) in &self.described {
             let members = members(threads, *tgid);
-            with_machine(*tgid, description, |machine, java| {
-                for (tid, monitor) in awaited(java) {
+            with_machine(*tgid, described, |machine, java| {
+                for (tid, lock) in awaited(machine, described, java) {
                     let Some(waiter) = members.get(&tid) else {
                         continue;
                     };
                     let space = threads.all[*waiter].space;
                     let is_its = |wait: &&mut Wait| wait.waiter == *waiter;
                     let at = waits.iter_mut().find(is_its);
-                    let class = machine.class(monitor);
+                    let name = lock.class.map(|class| format!("of {class}"));
                     let wait = Wait {
                         waiter: *waiter,
-                        kind: Waited::Java,
+                        kind: lock.kind,
                         lock: Identity::Private {
                             space,
-                            address: monitor,
+                            address: lock.address,
                         },
-                        name: class.map_or_else(String::new, |class| format!("of {class}")),
+                        name: name.unwrap_or_default(),
                         holder: Holder::Unrecorded,
                         timed: false,
                         private: true,
@@ -99,20 +133,28 @@ impl Javas {
         waits: &[Wait],
     ) -> (HashMap<Identity, Claim>, HashSet<usize>) {
         let (mut claims, mut lasting) = (HashMap::new(), HashSet::new());
-        for (tgid, description) in &self.described {
+        for (tgid, described) in &self.described {
             let members = members(threads, *tgid);
-            with_machine(*tgid, description, |machine, java| {
-                let now: HashMap<u32, u64> = awaited(java).collect();
-                for wait in waits.iter().filter(|wait| wait.kind == Waited::Java) {
+            with_machine(*tgid, described, |machine, java| {
+                let now: HashMap<u32, Lock> = awaited(machine, described, java).collect();
+                let is_javas = |wait: &&Wait| [Waited::Java, Waited::JavaLock].contains(&wait.kind);
+                for wait in waits.iter().filter(is_javas) {
                     let waiter = &threads.all[wait.waiter];
                     let Identity::Private { address, .. } = wait.lock else {
                         continue;
                     };
-                    if waiter.task.tgid != *tgid || now.get(&waiter.own_tid) != Some(&address) {
+                    let lock = now.get(&waiter.own_tid);
+                    let Some(lock) = lock.filter(|lock| lock.address == address) else {
+                        continue;
+                    };
+                    if waiter.task.tgid != *tgid {
                         continue;
                     }
                     lasting.insert(wait.waiter);
-                    let owner = machine.owner(address, java);
+                    let owner = match lock.kind {
+                        Waited::Java => machine.owner(address, java),
+                        _ => java.iter().find(|thread| thread.address == lock.owner),
+                    };
                     let thread = owner.and_then(|owner| members.get(&owner.tid));
                     let claim = thread.map(|thread| Claim {
                         thread: *thread,
@@ -127,10 +169,35 @@ impl Javas {
     }
 }
 
-/// Threads that wait for monitors, by the IDs that their process knows, and the monitors.
-fn awaited(java: &[JavaThread]) -> impl Iterator<Item = (u32, u64)> {
+/// Threads that wait for monitors, or for locks that know who has them, by the IDs that their process knows.
+fn awaited(
+    machine: &Machine<'_>,
+    described: &Described,
+    java: &[JavaThread],
+) -> impl Iterator<Item = (u32, Lock)> {
+    let lock = |thread: &JavaThread| match thread.awaited {
+        Some(monitor) => Some(Lock {
+            kind: Waited::Java,
+            address: monitor,
+            class: machine.class(monitor),
+            owner: 0,
+        }),
+        None => parked(machine, described.layout.as_ref()?, thread),
+    };
     java.iter()
-        .filter_map(|thread| Some((thread.tid, thread.awaited?)))
+        .filter_map(move |thread| Some((thread.tid, lock(thread)?)))
+}
+
+fn parked(machine: &Machine<'_>, layout: &java_machine, thread: &JavaThread) -> Option<Lock> {
+    let awaited = machine.awaited(layout, thread.address)?;
+    let class = machine.name(awaited.class);
+    (awaited.owner != 0).then(|| Lock {
+        kind: Waited::JavaLock,
+        address: awaited.object,
+        // Its inner classes work for it.
+        class: class.and_then(|name| Some(name.split('$').next()?.to_owned())),
+        owner: awaited.owner,
+    })
 }
 
 /// Threads of a process by the IDs that it knows them by.
@@ -141,13 +208,9 @@ fn members(threads: &Threads, tgid: u32) -> HashMap<u32, usize> {
 }
 
 /// Reads the threads of a process's virtual machine, if that can be done.
-fn with_machine(
-    tgid: u32,
-    description: &Description,
-    does: impl FnOnce(&Machine<'_>, &[JavaThread]),
-) {
+fn with_machine(tgid: u32, described: &Described, does: impl FnOnce(&Machine<'_>, &[JavaThread])) {
     let read = memory_of(tgid);
-    let machine = Machine::of(description, &read);
+    let machine = Machine::of(&described.description, &read);
     if let Some(threads) = machine.threads() {
         does(&machine, &threads);
     }

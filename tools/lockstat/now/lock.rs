@@ -13,8 +13,9 @@ pub(crate) enum Waited {
     Kernel(KernelKind),
     /// A lock of a program in Python.
     Python,
-    /// A monitor of a program in Java.
+    /// A monitor of a program in Java, and another lock that knows which thread has it.
     Java,
+    JavaLock,
     /// What a process of PostgreSQL's says that it waits for.
     Server(postgres::Class),
 }
@@ -34,6 +35,8 @@ impl Waited {
                 Class::ParkingLot => "parking_lot lock",
                 Class::Go => "Go runtime lock",
                 Class::Gil => "GIL",
+                Class::Java => "Java lock",
+                Class::Monitor => "Java monitor",
                 Class::LibraryLock => "library lock",
                 Class::Join => "end of thread",
                 Class::Flock => "flock",
@@ -59,6 +62,7 @@ impl Waited {
             Self::Kernel(KernelKind::RtMutex) => "kernel rt-mutex",
             Self::Python => "Python lock",
             Self::Java => "Java monitor",
+            Self::JavaLock => "Java lock",
             Self::Server(postgres::Class::Lwlock) => "PostgreSQL LWLock",
             Self::Server(postgres::Class::BufferPin) => "PostgreSQL buffer pin",
             Self::Server(_) => "PostgreSQL lock",
@@ -79,13 +83,13 @@ impl Waited {
     pub(crate) fn is_lock(self) -> bool {
         match self {
             Self::Program(class) => class.is_lock() && class != Class::RustOnce,
-            Self::Kernel(_) | Self::Python | Self::Java | Self::Server(_) => true,
+            Self::Kernel(_) | Self::Python | Self::Java | Self::JavaLock | Self::Server(_) => true,
         }
     }
 
     /// Its holder is read out of the program, after the looks.
     pub(crate) fn is_read(self) -> bool {
-        matches!(self, Self::Python | Self::Java)
+        matches!(self, Self::Python | Self::Java | Self::JavaLock)
     }
 }
 

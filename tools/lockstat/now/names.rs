@@ -63,9 +63,11 @@ pub(crate) fn name(
             Waited::Kernel(_) => {
                 crate::lockstat::kernel::outside(&stack.kernel).map(|name| name.to_string())
             }
-            Waited::Program(_) | Waited::Python | Waited::Java | Waited::Server(_) => {
-                outside_library(&stack.user)
-            }
+            Waited::Program(_)
+            | Waited::Python
+            | Waited::Java
+            | Waited::JavaLock
+            | Waited::Server(_) => outside_library(&stack.user),
         });
         if let Some(caller) = caller.filter(|_| wait.kind.is_lock()) {
             wait.name = format!("in {caller}");

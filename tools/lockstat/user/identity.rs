@@ -13,6 +13,7 @@ use profile::rank::Rank;
 use symbols::places::Place as Memory;
 
 use super::add_to_same;
+use super::java::Object;
 use crate::lockstat::futex::{Class, Evidence, Place, Role};
 use crate::lockstat::row::{Identity, LockName, LockRow, SURE};
 
@@ -26,6 +27,8 @@ pub(super) struct Lock {
     pub(super) is_hidden: bool,
     /// It is a program's in Python, and known by who asks for it.
     pub(super) is_python: bool,
+    /// An object of a Java virtual machine's that is waited for.
+    pub(super) java: Option<Object>,
     /// Bytes from the lock's beginning to the futex, by the rule; 0: its class tells, if it is not the beginning.
     pub(super) behind: u64,
     /// It is glibc's that waits.
@@ -148,12 +151,12 @@ fn identity(lock: &Lock, inside: u64) -> Identity {
         // A thread's word is that of all locks that it waits for: which waits are for one lock, nothing says.
         _ if lock.is_hidden && lock.class == Class::Go => Identity {
             address: 0,
-            object: hash(&lock.row, None),
+            object: hash(lock, None),
             ..private
         },
         _ if lock.is_hidden => Identity {
             address: 0,
-            object: hash(&lock.row, lock.row.first_caller.as_deref()),
+            object: hash(lock, lock.row.first_caller.as_deref()),
             // Processes that share it have a word each.
             tgid: if lock.evidence.shared { 0 } else { futex.tgid },
             ..private
@@ -169,9 +172,10 @@ fn identity(lock: &Lock, inside: u64) -> Identity {
     }
 }
 
-fn hash(row: &LockRow, caller: Option<&str>) -> u64 {
+fn hash(lock: &Lock, caller: Option<&str>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (row.class, caller).hash(&mut hasher);
+    let object = lock.java.as_ref().map(Object::name);
+    (lock.row.class, caller, object).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -191,6 +195,17 @@ fn name(lock: &Lock, inside: u64) -> LockName {
         return LockName {
             own: format!("GIL of {} {tgid}", comm.as_deref().unwrap_or("PID")),
             kind: "GIL".to_owned(),
+        };
+    }
+    if let Some(object) = &lock.java {
+        let at = || format!("{} {:#x}", object.name(), lock.row.identity.address);
+        let kind = caller.map_or_else(
+            || object.name().into(),
+            |name| format!("{} in {name}", object.name()),
+        );
+        return match object.is_seen {
+            true => LockName::new(at(), kind),
+            false => LockName::new(kind, ""),
         };
     }
     if lock.is_hidden || lock.is_python {

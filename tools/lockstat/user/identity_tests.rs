@@ -25,6 +25,7 @@ fn futex(address: u64, class: Class, place: Place, contentions: u64) -> Lock {
             ..Evidence::default()
         },
         is_hidden: class == Class::ParkingLot,
+        java: None,
         behind: 0,
         in_glibc: true,
         is_python: false,

@@ -194,7 +194,7 @@ fn ends_by_itself(row: &LockRow) -> bool {
 }
 
 /// Looks whether those who wait there are those who release others from there.
-fn release_each_other(row: &LockRow) -> bool {
+pub(super) fn release_each_other(row: &LockRow) -> bool {
     let waiters: HashSet<Thread> = row.waiters.iter().map(thread).collect();
     let (mut theirs, mut all) = (0, 0);
     for holder in &row.holders {

@@ -5,6 +5,7 @@ mod calls;
 mod holder;
 mod identity;
 mod idle;
+mod java;
 mod open;
 
 use std::cmp::Reverse;
@@ -25,10 +26,11 @@ use crate::lockstat::futex::{
 use crate::lockstat::known::forget_unused;
 use crate::lockstat::merge;
 use crate::lockstat::names::Names;
-use crate::lockstat::row::{For, Holder, Identity, LeftOut, LockRow, Side};
+use crate::lockstat::row::{For, Holder, HolderKind, Identity, LeftOut, LockRow, Side};
 use crate::lockstat::turns::take_turns;
 use identity::Lock;
 use idle::{Depth, Seen};
+use java::Object;
 pub(crate) use open::add_stacks as add_open_stacks;
 
 /// Judges and names the programs' locks among `rows`, puts together what is one lock, and takes out the waits for work that were not asked for.
@@ -118,24 +120,30 @@ fn judge(
     let first_walked = known.map_or(0, |known| known.user_stack);
     let rules = &names.rules;
     let futex = row.identity;
+    let java = Object::of(futex, names);
     let gil = stacks.python_lock(futex.tgid, futex.address);
-    let verdict = match gil {
-        Some(_) => python::gil(),
-        None => verdict(rules, &row, &evidence, first_walked, stacks),
+    let verdict = match (gil, &java) {
+        (Some(_), _) => python::gil(),
+        (_, Some(object)) => of_java(rules, &row, object, stacks),
+        _ => verdict(rules, &row, &evidence, first_walked, stacks),
     };
     let meaning = verdict.meaning;
+    let caller = |stack, stacks: &mut StackTable| match java {
+        Some(_) => java::caller(&stacks.user_names(stack)).map(Into::into),
+        None => caller(rules, stack, meaning.class, stacks),
+    };
     if gil.is_some() {
         // A thread that begins to wait for it has just given it away: the next one is not there yet.
         row.holders.iter_mut().for_each(Holder::forget_state);
     }
     for waiter in &mut row.waiters {
-        waiter.caller = caller(rules, waiter.user, meaning.class, stacks);
+        waiter.caller = caller(waiter.user, stacks);
     }
     let mut callers = row
         .waiters
         .iter()
         .filter_map(|waiter| waiter.caller.clone());
-    let first = || caller(rules, first_walked, meaning.class, stacks);
+    let first = || caller(first_walked, stacks);
     row.first_caller = callers.next().or_else(first);
     row.class = meaning.word;
     row.confidence = verdict.confidence;
@@ -144,15 +152,18 @@ fn judge(
     let in_glibc = ids.clone().next().is_some_and(|id| is_glibc(id, stacks));
     let is_hidden = match meaning.class {
         Class::Go => ids.clone().any(|id| go_caller(id, stacks).is_some()),
-        _ => meaning.is_own,
+        _ => java
+            .as_ref()
+            .map_or(meaning.is_own, |object| !object.is_seen),
     };
     let is_python = ids
         .clone()
         .any(|id| python::judge(&stacks.user_names(id)).is_some());
     Lock {
-        in_glibc,
+        in_glibc: in_glibc && java.is_none(),
         is_hidden,
         is_python,
+        java,
         behind: gil.map_or(meaning.behind.into(), |start| futex.address - start),
         place: known
             .and_then(|known| names.places.get(known.address_id))
@@ -201,6 +212,27 @@ fn verdict(
         }
     }
     best.unwrap_or_else(|| classify(rules, evidence, [].into_iter()))
+}
+
+/// What an object of Java's is, which a function of the program may know better.
+fn of_java(rules: &Rules, row: &LockRow, object: &Object, stacks: &mut StackTable) -> Verdict {
+    let heaviest = row.waiters.first().map_or(0, |waiter| waiter.user);
+    let frames = stacks.user_names(heaviest);
+    let functions = object.call().into_iter().chain(calls(&frames));
+    let mut verdict = classify(rules, &Evidence::default(), functions);
+    let has_owner = row
+        .holders
+        .iter()
+        .any(|holder| holder.kind == HolderKind::Owner);
+    let is_unsaid = verdict.meaning.role == Role::Unsaid;
+    if is_unsaid && has_owner {
+        verdict = Verdict::owned();
+    }
+    // Permits: whoever waits for one gives one back.
+    if is_unsaid && verdict.meaning.class == Class::Sem && idle::release_each_other(row) {
+        verdict.meaning.role = Role::Trouble;
+    }
+    verdict
 }
 
 fn caller(rules: &Rules, stack: u64, class: Class, stacks: &mut StackTable) -> Option<Arc<str>> {

@@ -1,0 +1,168 @@
+//! `lockstat` on a program in Java: what its threads wait for has a name, whatever word they sleep on, and holders.
+
+use std::path::Path;
+use std::process::Command;
+
+use oracle::futex::waits_of_sleeper;
+use oracle::{Bracket, Engine, Logs};
+
+use crate::beside::interpreters::source;
+use crate::beside::lockstat_now_java::machines;
+use crate::c_program::run;
+use crate::lockstat_played::{waited, waited_for};
+use crate::prelude::*;
+use crate::traced::logged;
+
+/// Kinds of waiting, and the classes and names of what is waited for.
+const KINDS: [(&str, &str, &str); 5] = [
+    ("lock", "java-lock", "ReentrantLock 0x"),
+    ("write", "java-lock", "ReentrantReadWriteLock 0x"),
+    ("permit", "sem", "Semaphore 0x"),
+    ("monitor", "monitor", "Locks$Shelf 0x"),
+    ("future", "future", "FutureTask"),
+];
+const THREADS: usize = 3;
+
+/// Ways in which objects and their classes are known; machines pass over what they do not know.
+const OPTIONS: [&str; 3] = [
+    "-XX:+UseCompactObjectHeaders",
+    "-XX:-UseCompressedOops",
+    "-XX:+UseZGC",
+];
+
+/// A thread's waits are all on its lock and its naps, and the kernel's log has as many. Who has a lock is one of those who take turns.
+#[test]
+fn locks_of_java_are_known_by_their_objects() {
+    let _machine = Machine::beside();
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut javac = Command::new("javac");
+    run(javac
+        .args(["--release", "17", "-d"])
+        .arg(dir.path())
+        .arg(source("Locks.java")));
+    for java in machines() {
+        for options in OPTIONS {
+            eprintln!("{} {options}", java.display());
+            Played::under(&java, options, dir.path()).assert_all();
+        }
+    }
+}
+
+/// What lockstat says of the program, and what the kernel did.
+struct Played {
+    report: Value,
+    results: Vec<Value>,
+    logs: Logs,
+}
+
+impl Played {
+    fn under(java: &Path, options: &str, classes: &Path) -> Self {
+        let mut command = Command::new(java);
+        command.args(["-Xlog:disable", "-XX:+IgnoreUnrecognizedVMOptions", options]);
+        command.arg("-cp").arg(classes).arg("Locks");
+        let mut program = Workload::spawn("java", command);
+        let pid = program.pid();
+        let start = || Tool::start("lockstat", format!("-U -j --class all -p {pid}"));
+        let engines = &[Engine::Scheduler, Engine::LockCalls];
+        let (output, results, logs) = logged(engines, start, &mut program);
+        program.finish();
+        Self {
+            report: output.report(),
+            results,
+            logs,
+        }
+    }
+
+    fn assert_all(&self) {
+        for (kind, class, name) in KINDS {
+            let is_player = |result: &&Value| result["kind"] == kind;
+            let players: Vec<&Value> = self.results.iter().filter(is_player).collect();
+            assert_eq!(players.len(), THREADS, "{:#?}", self.results);
+            for player in &players {
+                self.assert_thread(player);
+            }
+            self.assert_lock(&players, class, name);
+        }
+        self.assert_kept();
+    }
+
+    fn locks(&self) -> &[Value] {
+        list(&self.report, "locks")
+    }
+
+    fn assert_thread(&self, player: &Value) {
+        let tid = number(player, "tid");
+        let window = number(&self.report, "start_ns")..number(&self.report, "end_ns");
+        let thread = u32::try_from(tid).expect("a thread ID");
+        let log = waits_of_sleeper(&self.logs, thread, &window).expect("logs that agree");
+        let truth: Bracket = log.iter().map(|wait| wait.pair).collect();
+        let losses = &self.report["losses"];
+        assert_bracketed(tid, waited(self.locks(), tid), &truth, losses);
+        self.assert_known(tid);
+        let is_nap = |lock: &&Value| lock["class"] == "sleep";
+        let (naps, slept_ns) = waited(self.locks().iter().filter(is_nap), tid);
+        let [rounds, nap_ns] = ["rounds", "nap_ns"].map(|what| number(player, what));
+        assert_all("naps", naps, number(losses, "futex_unseen"), rounds, player);
+        assert_within("asleep", slept_ns, naps * nap_ns.., player);
+    }
+
+    /// A player is parked for nothing that is not known.
+    fn assert_known(&self, tid: u64) {
+        let is_parked = |lock: &&Value| {
+            let rows = list(lock, "waiters").iter();
+            let mut callers = rows.filter_map(|row| row["caller"].as_str());
+            callers.any(|caller| caller.contains("park"))
+        };
+        let unknown = waited(self.locks().iter().filter(is_parked), tid);
+        assert_eq!(unknown, (0, 0), "{:#?}", self.locks());
+    }
+
+    /// The row that has most of their waits. Others are of when an object was new to the tool.
+    fn assert_lock(&self, players: &[&Value], class: &str, name: &str) {
+        let tids: Vec<u64> = players.iter().map(|player| number(player, "tid")).collect();
+        let is_it = |lock: &&Value| {
+            let is_theirs = tids.iter().any(|tid| waited_for(lock, *tid));
+            is_theirs && lock["class"] == class && text(lock, "name").starts_with(name)
+        };
+        let found = self.locks().iter().filter(is_it);
+        let lock = found.max_by_key(|lock| number(lock, "contentions"));
+        let lock = lock.unwrap_or_else(|| panic!("no {class} {name}: {:#}", self.report));
+        assert_eq!(lock["for"], "others", "{lock:#}");
+        if class == "future" {
+            return;
+        }
+        let holders = list(lock, "holders");
+        for holder in holders {
+            assert!(tids.contains(&number(holder, "tid")), "{lock:#}");
+        }
+        let asleep = holders
+            .iter()
+            .map(|holder| number(&holder["meanwhile_ns"], "asleep"));
+        assert_within("asleep", asleep.sum::<u64>(), 1.., lock);
+        let has_owner = holders.iter().any(|holder| holder["known_as"] == "owner");
+        assert!(has_owner || class != "java-lock", "{lock:#}");
+    }
+
+    /// Both threads slept before the tool was there, and all the time.
+    fn assert_kept(&self) {
+        let kept = self.results.iter().find(|result| result["kind"] == "kept");
+        let kept = kept.expect("a result");
+        let is_it = |lock: &&Value| waited_for(lock, number(kept, "tid"));
+        let lock = self.locks().iter().find(is_it);
+        let lock = lock.unwrap_or_else(|| panic!("{:#}", self.report));
+        assert_eq!(
+            (&lock["class"], &lock["open"]),
+            (&"java-lock".into(), &1.into()),
+            "{lock:#}"
+        );
+        assert!(
+            text(lock, "name").starts_with("ReentrantLock 0x"),
+            "{lock:#}"
+        );
+        assert_eq!(
+            number(only(lock, "holders"), "tid"),
+            number(kept, "holder"),
+            "{lock:#}"
+        );
+    }
+}

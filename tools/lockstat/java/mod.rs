@@ -1,0 +1,227 @@
+//! Java virtual machines among the processes, for the BPF side: where a thread notes what it waits for, and names of what that is.
+
+mod asleep;
+mod threads;
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use bpf::lockstat::LockstatSkel;
+use bpf::lockstat::types::{java_class_key, java_machine};
+use host::procs;
+use host::task::all_processes;
+use libbpf_rs::{MapCore, MapFlags};
+use loader::{maps, section};
+use plain::Plain;
+use profile::units;
+use symbols::memory;
+use symbols::places::Places;
+
+use asleep::Sleepers;
+use threads::{Process, Threads};
+
+use crate::lockstat::hotspot::{CLASS_UNKNOWN, DESCRIPTION, Description, Machine};
+
+/// `MAX_JAVAS` of the BPF side.
+const MOST: usize = 256;
+/// Processes that were looked at and are remembered.
+const MOST_LOOKED_AT: usize = 1 << 14;
+/// Time between looks at a process that has no machine yet, or at all threads of one that has.
+const AGAIN: Duration = Duration::from_secs(1);
+/// The same of a process whose machine is about to begin.
+const SOON: Duration = Duration::from_millis(20);
+/// Beginnings of names of classes whose objects last, and are locks, or what locks and queues are made of.
+const LASTING: [&str; 6] = [
+    "java.util.concurrent.Semaphore$",
+    "java.util.concurrent.locks.AbstractQueuedLongSynchronizer$ConditionObject",
+    "java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject",
+    "java.util.concurrent.locks.ReentrantLock$",
+    "java.util.concurrent.locks.ReentrantReadWriteLock$",
+    "java.util.concurrent.locks.StampedLock",
+];
+/// The program that starts most of them.
+const LAUNCHER: &str = "java";
+
+/// A machine that the BPF side knows.
+struct Known {
+    description: Description,
+    layout: java_machine,
+    threads: Threads,
+}
+
+/// A process that was looked at: its address space, and when to look again.
+struct Looked {
+    space: u64,
+    again: Instant,
+}
+
+/// Machines and the names of their classes; those of processes that are gone stay.
+#[derive(Default)]
+pub(crate) struct Javas {
+    machines: HashMap<u32, Known>,
+    looked: HashMap<u32, Looked>,
+    classes: HashMap<(u32, u64), Arc<str>>,
+}
+
+impl Javas {
+    /// Looks at those of `tgids`, or where there are none at all processes that a machine's launcher runs in.
+    pub(crate) fn begin(
+        &mut self,
+        tgids: &[u32],
+        skel: &mut LockstatSkel<'_>,
+        places: &mut Places,
+    ) -> Result<()> {
+        let among: BTreeSet<u32> = match tgids {
+            [] => all_processes().into_iter().filter(is_launcher).collect(),
+            tgids => tgids.iter().copied().collect(),
+        };
+        for tgid in &among {
+            self.look(*tgid, skel, places)?;
+        }
+        for (tgid, known) in &mut self.machines {
+            known.follow(*tgid, &Sleepers::of(*tgid), skel)?;
+        }
+        self.name(skel)
+    }
+
+    /// Looks for machines among processes that wait for what nobody has seen yet, and takes in new threads and classes of those that are
+    /// known.
+    pub(crate) fn follow(
+        &mut self,
+        news: &BTreeSet<u32>,
+        skel: &mut LockstatSkel<'_>,
+        places: &mut Places,
+    ) -> Result<()> {
+        for tgid in news {
+            self.look(*tgid, skel, places)?;
+        }
+        for (tgid, known) in &mut self.machines {
+            known.follow(*tgid, &Sleepers::default(), skel)?;
+        }
+        if !self.machines.is_empty() {
+            self.name(skel)?;
+        }
+        Ok(())
+    }
+
+    /// The class of what a thread of a process waits for, by its address.
+    pub(crate) fn class(&self, tgid: u32, address: u64) -> Option<Arc<str>> {
+        self.classes.get(&(tgid, address)).cloned()
+    }
+
+    /// Lines for people, if something is not known.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let is_unknown = |known: &Known| known.layout.class_place == CLASS_UNKNOWN;
+        let unknown = self.machines.iter().filter(|(_, known)| is_unknown(known));
+        let unknown: BTreeSet<u32> = unknown.map(|(tgid, _)| *tgid).collect();
+        let Some(first) = unknown.first() else {
+            return Vec::new();
+        };
+        let whose = match unknown.len() as u64 - 1 {
+            0 => format!("the locks of Java process {first}"),
+            more => format!(
+                "the locks of Java process {first} and {}",
+                units::counted(more, "others")
+            ),
+        };
+        vec![format!(
+            "{whose} that are no monitors are not known: libjvm.so has no symbols"
+        )]
+    }
+
+    fn look(&mut self, tgid: u32, skel: &mut LockstatSkel<'_>, places: &mut Places) -> Result<()> {
+        let Some(space) = procs::stack_start(tgid) else {
+            return Ok(());
+        };
+        let is_known = |known: &Known| known.layout.space == space;
+        let is_early = |looked: &Looked| looked.space == space && Instant::now() < looked.again;
+        if self.machines.get(&tgid).is_some_and(is_known)
+            || self.looked.get(&tgid).is_some_and(is_early)
+        {
+            return Ok(());
+        }
+        let (library, variable) = DESCRIPTION;
+        let described = places.variable_of_library(tgid, library, variable);
+        if self.looked.len() < MOST_LOOKED_AT {
+            let wait = if described.is_some() { SOON } else { AGAIN };
+            let again = Instant::now() + wait;
+            self.looked.insert(tgid, Looked { space, again });
+        }
+        let read = memory_of(tgid);
+        let description = described.and_then(|at| Description::read(at, &read));
+        let Some(description) = description.filter(|_| self.machines.len() < MOST) else {
+            return Ok(());
+        };
+        let variable = &mut |name: &str| places.variable_of_library(tgid, library, name);
+        let layout = Machine::of(&description, &read).layout(space, variable);
+        let Some(layout) = layout else {
+            return Ok(());
+        };
+        put(&skel.maps.java_machines, &tgid, &layout)?;
+        section(skel.maps.bss_data.as_deref_mut(), ".bss")?.has_javas = 1;
+        self.machines.insert(
+            tgid,
+            Known {
+                description,
+                layout,
+                threads: Threads::default(),
+            },
+        );
+        Ok(())
+    }
+
+    /// Names the classes that have come, while their processes live.
+    fn name(&mut self, skel: &LockstatSkel<'_>) -> Result<()> {
+        for (key, _) in maps::entries::<java_class_key, u8>(&skel.maps.java_classes)? {
+            let class = (key.tgid, key.class);
+            let Some(known) = self.machines.get(&key.tgid) else {
+                continue;
+            };
+            let Entry::Vacant(unnamed) = self.classes.entry(class) else {
+                continue;
+            };
+            let read = memory_of(key.tgid);
+            let name = Machine::of(&known.description, &read).name(key.class);
+            let Some(name) = name else {
+                continue;
+            };
+            let lasts = u8::from(LASTING.iter().any(|lasting| name.starts_with(lasting)));
+            put(&skel.maps.java_classes, &key, &lasts)?;
+            unnamed.insert(name.into());
+        }
+        Ok(())
+    }
+}
+
+impl Known {
+    /// Tells the BPF side of its threads. `asleep`: those that may be waiting already.
+    fn follow(&mut self, tgid: u32, asleep: &Sleepers, skel: &LockstatSkel<'_>) -> Result<()> {
+        let read = memory_of(tgid);
+        let machine = Machine::of(&self.description, &read);
+        let process = Process {
+            tgid,
+            machine: &machine,
+            layout: &self.layout,
+        };
+        self.threads.follow(&process, asleep, skel)
+    }
+}
+
+/// Puts something into a map of the BPF side's.
+fn put<K: Plain, V: Plain>(map: &impl MapCore, key: &K, value: &V) -> Result<()> {
+    // SAFETY: the BPF side's types have no padding.
+    let [key, value] = unsafe { [plain::as_bytes(key), plain::as_bytes(value)] };
+    Ok(map.update(key, value, MapFlags::ANY)?)
+}
+
+fn is_launcher(tgid: &u32) -> bool {
+    let program = std::fs::read_link(format!("/proc/{tgid}/exe"));
+    program.is_ok_and(|program| program.file_name().is_some_and(|name| name == LAUNCHER))
+}
+
+fn memory_of(tgid: u32) -> impl Fn(u64, &mut [u8]) -> bool {
+    move |address, buffer| memory::read(tgid, address, buffer).ok() == Some(buffer.len())
+}

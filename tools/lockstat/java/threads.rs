@@ -1,0 +1,133 @@
+//! Threads of a machine, for the BPF side: where each has its JavaThread.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use anyhow::Result;
+use bpf::lockstat::LockstatSkel;
+use bpf::lockstat::types::{
+    java_class_key, java_machine, java_number_key, java_thread, java_thread_key,
+};
+
+use super::asleep::Sleepers;
+use super::{AGAIN, put};
+use crate::lockstat::hotspot::{JavaThread, Machine};
+
+/// A process and its machine.
+pub(super) struct Process<'a> {
+    pub(super) tgid: u32,
+    pub(super) machine: &'a Machine<'a>,
+    pub(super) layout: &'a java_machine,
+}
+
+/// Threads that the BPF side was told of.
+#[derive(Default)]
+pub(super) struct Threads {
+    /// Address of the list of threads, as it was last.
+    list: u64,
+    looked: Option<Instant>,
+    /// Their IDs, by the addresses of their JavaThreads.
+    told: HashMap<u64, u32>,
+}
+
+impl Threads {
+    /// Tells of those that have begun since the last time.
+    pub(super) fn follow(
+        &mut self,
+        process: &Process<'_>,
+        asleep: &Sleepers,
+        skel: &LockstatSkel<'_>,
+    ) -> Result<()> {
+        let machine = process.machine;
+        let Some(list) = machine.list() else {
+            return Ok(());
+        };
+        let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= AGAIN);
+        if list == self.list && !is_due {
+            return Ok(());
+        }
+        let Some(listed) = machine.listed(list) else {
+            return Ok(());
+        };
+        let mut told = HashMap::new();
+        let mut news = Vec::new();
+        for address in listed {
+            // A new one may be where another one was.
+            let known = self.told.get(&address).filter(|_| !is_due).copied();
+            let tid = known.or_else(|| machine.tid(address));
+            let Some(tid) = tid.filter(|tid| *tid != 0) else {
+                continue;
+            };
+            told.insert(address, tid);
+            if self.told.get(&address) != Some(&tid) {
+                news.extend(machine.thread(address));
+            }
+        }
+        process.tell(&news, asleep, skel)?;
+        (self.told, self.list) = (told, list);
+        if is_due {
+            self.looked = Some(Instant::now());
+        }
+        Ok(())
+    }
+}
+
+impl Process<'_> {
+    fn tell(&self, news: &[JavaThread], asleep: &Sleepers, skel: &LockstatSkel<'_>) -> Result<()> {
+        let tgid = self.tgid;
+        for thread in news {
+            let value = self.value(thread, news, asleep);
+            if value.class != 0 {
+                let class = java_class_key {
+                    class: value.class,
+                    tgid,
+                    hole: 0,
+                };
+                put(&skel.maps.java_classes, &class, &0_u8)?;
+            }
+            let key = java_thread_key {
+                tgid,
+                tid: thread.tid,
+            };
+            put(&skel.maps.java_threads, &key, &value)?;
+            if let Some(number) = thread.owner_id {
+                let key = java_number_key {
+                    number,
+                    tgid,
+                    hole: 0,
+                };
+                put(&skel.maps.java_numbers, &key, &thread.address)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A thread for the BPF side, and if it has slept since before tracing began, what for. `all`: those that may have that.
+    fn value(&self, thread: &JavaThread, all: &[JavaThread], asleep: &Sleepers) -> java_thread {
+        let unknown = java_thread {
+            address: thread.address,
+            ..java_thread::default()
+        };
+        let Some(before) = asleep.get(thread.tid) else {
+            return unknown;
+        };
+        let awaited = self.machine.awaited(self.layout, thread.address);
+        let Some(awaited) = awaited.filter(|_| before.sleeps_still(self.tgid)) else {
+            return unknown;
+        };
+        let owner = match thread.awaited {
+            Some(monitor) => self.machine.owner(monitor, all),
+            None => all.iter().find(|one| one.address == awaited.owner),
+        };
+        let owner = owner.and_then(|owner| asleep.get(owner.tid));
+        java_thread {
+            switches: before.switches,
+            class: awaited.class,
+            object: awaited.object,
+            monitor: awaited.monitor,
+            owner: owner.map_or(0, |owner| owner.tid),
+            wait: awaited.what as u32,
+            ..unknown
+        }
+    }
+}

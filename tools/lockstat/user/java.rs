@@ -1,0 +1,92 @@
+//! What threads of a Java virtual machine wait for: an object, whose class says what it is.
+
+use std::sync::Arc;
+
+use profile::frame::Frame;
+
+use crate::lockstat::futex::{Call, calls};
+use crate::lockstat::names::Names;
+use crate::lockstat::row::Identity;
+
+/// `LOCK_OF_SLEEP` of the BPF side, then notices, monitors, objects that last, and futexes that threads wait on for others.
+const SLEEP: u8 = 0xf9;
+const NOTICE: u8 = 0xfa;
+const MONITOR: u8 = 0xfb;
+const LASTING: u8 = 0xfc;
+const PASSING: u8 = 0xfd;
+
+/// Functions that stand for a sleep, a wait to be notified, and one for a monitor, with their files.
+const SLEEPS: Call<'_> = ("java.lang.Thread.sleep", None);
+const NOTIFIED: Call<'_> = ("ObjectMonitor::wait", Some(LIBRARY));
+const ENTERED: Call<'_> = ("ObjectMonitor::enter", Some(LIBRARY));
+const LIBRARY: &str = "libjvm.so";
+/// Packages of what waiting is made of: their functions ask for no lock.
+const PACKAGES: [&str; 3] = [
+    "java.util.concurrent.",
+    "jdk.internal.misc.Unsafe",
+    "sun.misc.Unsafe",
+];
+/// A function that the machine interprets, and has no name for.
+const INTERPRETER: &str = "Interpreter";
+
+/// What a row's threads wait for.
+pub(super) struct Object {
+    /// `LOCK_OF_…` of the BPF side.
+    kind: u8,
+    /// Its address is the row's.
+    pub(super) is_seen: bool,
+    class: Option<Arc<str>>,
+}
+
+impl Object {
+    /// `None`: it is no lock of Java's.
+    pub(super) fn of(lock: Identity, names: &Names) -> Option<Self> {
+        let is_one = (SLEEP..=PASSING).contains(&lock.class);
+        is_one.then(|| Self {
+            kind: lock.class,
+            is_seen: [NOTICE, MONITOR, LASTING].contains(&lock.class),
+            class: names.javas.class(lock.tgid, lock.object),
+        })
+    }
+
+    /// A function that stands for the object in rules: its class, or where monitors are waited for.
+    pub(super) fn call(&self) -> Option<Call<'_>> {
+        match self.kind {
+            SLEEP => Some(SLEEPS),
+            NOTICE => Some(NOTIFIED),
+            MONITOR => Some(ENTERED),
+            _ => self.class.as_deref().map(|class| (class, None)),
+        }
+    }
+
+    /// The class as programs write it: `ReentrantLock` of the library's own, for which its inner classes work.
+    pub(super) fn name(&self) -> &str {
+        let class = self.class.as_deref().unwrap_or("object");
+        let Some(own) = class.strip_prefix("java.util.concurrent.") else {
+            return class;
+        };
+        let own = own.strip_prefix("locks.").unwrap_or(own);
+        match own.split_once('$') {
+            Some((_, condition @ "ConditionObject")) => condition,
+            Some((outer, _)) => outer,
+            None => own,
+        }
+    }
+}
+
+/// The function of the program that waits, if it has a name; `frames` are root first.
+pub(super) fn caller(frames: &[Frame]) -> Option<&str> {
+    let is_machine = |call: &Call<'_>| {
+        let file = call.1.and_then(|file| file.rsplit('/').next());
+        file.is_some_and(|file| {
+            file == LIBRARY || file.starts_with("libc.so") || file.starts_with("libpthread")
+        })
+    };
+    let mut javas = calls(frames).skip_while(is_machine).map(|(name, _)| name);
+    let is_program = |name: &&str| {
+        let is_named =
+            name.contains('.') && !name.contains("+0x") && !name.starts_with(INTERPRETER);
+        is_named && !PACKAGES.iter().any(|package| name.contains(package))
+    };
+    javas.find(is_program)
+}
