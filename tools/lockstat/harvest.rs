@@ -44,6 +44,8 @@ pub(crate) struct Harvest {
     pub(crate) window_ns: Range<u64>,
     /// Programs' waits for work of classes that were not asked for.
     pub(crate) left_out: Vec<LeftOut>,
+    /// Those of them that are known to be for work, and not by their shape.
+    pub(crate) work: Vec<LockRow>,
 }
 
 impl Harvest {
@@ -64,10 +66,11 @@ impl Harvest {
         let window_ns = ended.window_ns.end.saturating_sub(ended.window_ns.start);
         kernel::name(&mut rows, skel, stacks, &mut names.symbols)?;
         let of_servers = postgres::take(&mut rows);
-        let mut left_out = user::name(&mut rows, skel, stacks, names, window_ns)?;
+        let idle_users = user::name(&mut rows, skel, stacks, names, window_ns)?;
         let asked = &names.server_classes;
         let (of_servers, idle) = postgres::name(of_servers, &names.servers, asked, stacks);
         rows.extend(of_servers);
+        let mut left_out = idle_users.left_out;
         left_out.extend(idle);
         left_out.rank_by_key(|sum| Reverse((sum.total_ns, sum.class)));
         rows.rank_by_key(|row| Reverse((row.total_ns, row.identity)));
@@ -75,6 +78,7 @@ impl Harvest {
             rows,
             window_ns: ended.window_ns,
             left_out,
+            work: idle_users.known,
         })
     }
 }

@@ -10,9 +10,7 @@ use session::program;
 pub(crate) use answer::noun;
 pub(crate) use args::Args;
 pub(crate) use engine::Lockstat;
-#[cfg(test)]
-pub(crate) use part::Waited;
-pub(crate) use part::{Contended, Found};
+pub(crate) use part::{Contended, Found, Waited};
 #[cfg(test)]
 pub(crate) use row::tests::row as example_row;
 pub(crate) use row::{For, HolderKind, Identity, LockRow, Side};

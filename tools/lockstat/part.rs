@@ -54,6 +54,8 @@ impl Contended {
 pub(crate) struct Found {
     /// Without locks that threads wait for work at, those of a process that are small and alike as one; the longest total wait first.
     pub(crate) locks: Vec<Contended>,
+    /// Waits that are known to be for work, and not by their shape.
+    pub(crate) work: Vec<Waited>,
 }
 
 impl Lockstat<'_> {
@@ -108,11 +110,20 @@ impl Lockstat<'_> {
         let rows = rows.filter(|row| row.what != For::Work && row.total_ns > 0);
         let rows = merge_in_processes(rows).into_iter();
         let locks = rows.map(|row| self.contended(row)).collect();
+        let work = harvest.work.iter();
+        let work = work.flat_map(|row| self.waits_of(row)).collect();
         let losses = self.ledger()?.losses;
-        Ok((Found { locks }, losses))
+        Ok((Found { locks, work }, losses))
     }
 
     fn contended(&mut self, row: LockRow) -> Contended {
+        Contended {
+            waits: self.waits_of(&row),
+            row,
+        }
+    }
+
+    fn waits_of(&mut self, row: &LockRow) -> Vec<Waited> {
         // An interrupt's wait has nothing to do with the thread that it interrupted.
         let waiters = row.waiters.iter().filter(|waiter| !waiter.in_interrupt);
         let waits = waiters.map(|waiter| Waited {
@@ -122,9 +133,6 @@ impl Lockstat<'_> {
             count: waiter.count,
             ns: waiter.total_ns.saturating_sub(waiter.run_queue_ns),
         });
-        Contended {
-            waits: waits.collect(),
-            row,
-        }
+        waits.collect()
     }
 }

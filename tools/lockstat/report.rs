@@ -175,6 +175,7 @@ mod tests {
                 total_ns: 200,
                 unended_ns: 1,
             }],
+            work: Vec::new(),
         };
         let mut losses = Losses::default();
         losses.time("locks_full", "waits: table of locks full", 2, 200);

@@ -128,7 +128,7 @@ pub(crate) struct LockRow {
     pub(crate) confidence: u8,
     /// Thing that they wait for.
     pub(crate) what: For,
-    /// Its threads take turns with it.
+    /// It is a lock, though made of what queues of work are made of, too: its threads take turns with it.
     pub(crate) in_turns: bool,
     /// Locks that this row stands for.
     pub(crate) locks: u64,

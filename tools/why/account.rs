@@ -52,9 +52,7 @@ impl Account {
     /// Adds up what was found.
     pub(crate) fn of(found: &Found<'_>) -> Self {
         let sums = &found.waits.accounting;
-        let locks = found
-            .locks
-            .map(|(locks, scale)| Split::of(found.off, locks, scale));
+        let locks = found.locks.map(|locks| Split::of(found.off, locks));
         let mut drafts = Drafts::new(locks.unwrap_or_default());
         for (row, sample) in found.waits.rows.iter().zip(&found.off.samples) {
             drafts.add_wait(found.off, sample, row);

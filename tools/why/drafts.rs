@@ -13,7 +13,6 @@ use profile::model::{Profile, Sample, StackEnd, Task};
 use profile::rank::Rank;
 use profile::reasons;
 
-use crate::lockstat::Contended;
 use crate::offcputime::{Details, Endpoint, GIL, Harvest, Lengths, Row, SLEEP, THROTTLED, cycles};
 use crate::runqlat::Interval;
 use crate::why::chains::{self, Chain, Holders, Threads};
@@ -22,7 +21,7 @@ use crate::why::draft::Draft;
 use crate::why::enders::{culprit, ender, function};
 use crate::why::kinds::{At, Place, Spot, line_of};
 use crate::why::line::{Blame, Culprit, IDLE, Line, ON_CPU, Program, RUN_QUEUE};
-use crate::why::locks::Split;
+use crate::why::locks::{Seen, Split};
 use crate::why::order;
 use crate::why::ran::Functions;
 
@@ -36,8 +35,8 @@ pub(crate) struct Found<'a> {
     pub(crate) waits: &'a Harvest,
     /// Requests to disks, where those were looked at, and by how much their time is to be multiplied.
     pub(crate) disks: Option<(&'a Requests, f64)>,
-    /// Locks, where those were looked at, and by how much their time is to be multiplied: it is of a part of the window.
-    pub(crate) locks: Option<(&'a [Contended], f64)>,
+    /// Locks, where those were looked at.
+    pub(crate) locks: Option<Seen<'a>>,
     /// Pieces of work, the share of them that are the slowest, in percent, and the functions that they ran in, if they were asked for.
     pub(crate) cycles: Option<(&'a cycles::Found, f64, &'a Functions)>,
     /// The kernel's list of locks of files.
@@ -126,22 +125,25 @@ impl Drafts {
         // Nobody knows whether its thread comes back there.
         let is_cut = ![Some(StackEnd::Root), Some(StackEnd::LeftOut)].contains(&sample.user_end);
         let is_unclear = !sample.idle && is_cut && row.wait.may_be_idle();
-        for (lock, part_ns, count) in self.parts(sample, &key, ns) {
-            let spot = (key.clone(), lock);
-            if !sample.idle {
+        for part in self.split.divide(sample, &key, ns) {
+            let (part_ns, count) = (part.ns, part.count);
+            if !part.is_idle {
                 self.threads
-                    .add(sample.task.tid, &spot, part_ns, ender(sample, reason));
+                    .add(sample.task.tid, &part.spot, part_ns, ender(sample, reason));
             }
-            let draft = self.by_place.entry(line_of(&spot)).or_default();
+            let draft = self.by_place.entry(line_of(&part.spot)).or_default();
             draft.add(sample, part_ns);
-            if is_unclear {
-                draft.unclear_ns += part_ns;
-            }
             draft.waits += count;
             if count > 0 {
                 row.lengths.add_to(&mut draft.lengths);
             }
-            if row.endpoint != 0 && !sample.idle {
+            if part.is_idle {
+                continue;
+            }
+            if is_unclear {
+                draft.unclear_ns += part_ns;
+            }
+            if row.endpoint != 0 {
                 *draft.endpoints.entry(row.endpoint).or_default() += part_ns;
             }
             if is_retry {
@@ -154,22 +156,6 @@ impl Drafts {
                 *draft.blames.entry(culprit.clone()).or_default() += part_ns;
             }
         }
-    }
-
-    /// A sample's time by the lock that it was for, and its waits, which are the largest part's.
-    fn parts(&self, sample: &Sample, at: &Place, ns: u64) -> Vec<(Option<usize>, u64, u64)> {
-        let locks = match sample.idle {
-            true => Vec::new(),
-            false => self.split.parts(sample, at, ns),
-        };
-        let of_locks: u64 = locks.iter().map(|(_, ns)| ns).sum();
-        let rest = (None, ns - of_locks, 0);
-        let locks = locks.into_iter().map(|(lock, ns)| (Some(lock), ns, 0));
-        let mut parts: Vec<_> = locks.chain([rest]).filter(|(_, ns, _)| *ns > 0).collect();
-        if let Some((_, _, count)) = parts.iter_mut().max_by_key(|(_, ns, _)| *ns) {
-            *count = sample.count;
-        }
-        parts
     }
 
     /// The function in which most of each lock's time went by, which its line has for a place.
@@ -189,16 +175,16 @@ impl Drafts {
         of_locks: &HashMap<Spot, Arc<str>>,
     ) -> Vec<(At, u64)> {
         let own = place_of(sample);
-        let parts = self.parts(sample, &own, ns).into_iter();
-        let at = |lock: Option<usize>| {
-            let line = line_of(&(own.clone(), lock));
+        let parts = self.split.divide(sample, &own, ns).into_iter();
+        let at = |spot: &Spot| {
+            let ((kind, place), lock) = spot;
             At {
-                kind: own.0,
-                place: of_locks.get(&line).or(own.1.as_ref()).cloned(),
+                kind,
+                place: of_locks.get(&line_of(spot)).or(place.as_ref()).cloned(),
                 lock: lock.map(|number| self.split.name(number)),
             }
         };
-        parts.map(|(lock, ns, _)| (at(lock), ns)).collect()
+        parts.map(|part| (at(&part.spot), part.ns)).collect()
     }
 
     pub(super) fn add_cpu_time(&mut self, profile: &Profile, oncpu_ns: u64) {

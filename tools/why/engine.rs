@@ -14,7 +14,7 @@ use session::together::{AsOne, Together};
 use session::{Options, Setup, Tool};
 
 use crate::biolatency::Biolatency;
-use crate::lockstat::{Contended, Lockstat};
+use crate::lockstat::Lockstat;
 use crate::offcputime::on_cpu::OnCpu;
 use crate::offcputime::{Harvest, Offcputime};
 use crate::profile::Profiling;
@@ -25,7 +25,7 @@ use crate::why::beside::{Beside, Exact};
 use crate::why::chosen::Chosen;
 use crate::why::disks::Disks;
 use crate::why::drafts::Found;
-use crate::why::locks::{Locks, take_from_idleness};
+use crate::why::locks::{Locks, Seen, take_from_idleness};
 use crate::why::ran::Functions;
 use crate::why::timeline::{Moment, Timeline};
 use crate::why::{report, wall};
@@ -123,7 +123,7 @@ impl Why<'_> {
     fn choose(
         &mut self,
         waits: Harvest,
-        contended: Option<(&[Contended], f64)>,
+        contended: Option<Seen<'_>>,
         window: Edges,
     ) -> (Harvest, Profile, Option<Chosen>) {
         let is_choice = !self.args.targets.are_all();
@@ -144,12 +144,12 @@ impl Why<'_> {
     fn without_idle_locks(
         &mut self,
         waits: &Harvest,
-        contended: Option<(&[Contended], f64)>,
+        contended: Option<Seen<'_>>,
         is_choice: bool,
     ) -> Profile {
         let mut off = self.waits.profile(waits, is_choice);
-        if let Some((locks, scale)) = contended {
-            take_from_idleness(&mut off, locks, scale);
+        if let Some(seen) = contended {
+            take_from_idleness(&mut off, seen);
         }
         off
     }
@@ -231,7 +231,7 @@ impl Together for Why<'_> {
         let whole = waits.accounting;
         let contended = locks
             .as_ref()
-            .map(|seen| (&seen.found.locks[..], seen.scale(window)));
+            .map(|seen| Seen::of(&seen.found, seen.scale(window)));
         let (waits, off, chosen) = self.choose(waits, contended, window);
         if let Some(Chosen { tgids, .. }) = &chosen {
             on.samples

@@ -13,7 +13,7 @@ use profile::model::{Profile, Sample};
 use profile::reasons;
 use profile::sums::sums;
 
-use crate::lockstat::{self, Contended, Lockstat, Side};
+use crate::lockstat::{self, Contended, Lockstat, Side, Waited};
 use crate::why::beside::Exact;
 use crate::why::chains;
 use crate::why::kinds::{Doing, Place};
@@ -21,6 +21,8 @@ use crate::why::lock::Lock;
 
 /// Kinds of waits in which PostgreSQL's processes wait for its own locks.
 const OF_SERVERS: [&str; 5] = ["futex", "semaphore", "epoll", "poll", "socket"];
+/// The kind of waits for a futex.
+const FUTEX: &str = "futex";
 /// Words behind a file whose functions have no names.
 const NO_SYMBOLS: &str = " (no symbols)";
 /// Share of the waits of a kind in a function from which a lock has a line of its own.
@@ -61,6 +63,25 @@ impl Exact for Locks<'_> {
     }
 }
 
+/// Waits as lockstat has seen them, in a part of the time: `scale` times as many there were.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen<'a> {
+    pub(crate) locks: &'a [Contended],
+    /// Those that are known to be for work.
+    pub(crate) work: &'a [Waited],
+    pub(crate) scale: f64,
+}
+
+impl<'a> Seen<'a> {
+    pub(crate) fn of(found: &'a lockstat::Found, scale: f64) -> Self {
+        Self {
+            locks: &found.locks,
+            work: &found.work,
+            scale,
+        }
+    }
+}
+
 /// A place where a thread waits, by its ID.
 type Spot = (u32, Place);
 
@@ -89,6 +110,8 @@ impl Sum {
 struct Spots {
     /// Waits for each lock, by its number, as lockstat has them.
     locks: HashMap<Spot, Vec<(usize, Sum)>>,
+    /// Waits for work, the same.
+    work: HashMap<Spot, Sum>,
     /// Waits as offcputime has them.
     all: HashMap<Spot, Sum>,
 }
@@ -99,14 +122,17 @@ pub(crate) struct Split {
     locks: Vec<Lock>,
     /// Shares of a spot's time, from 0 to 1 in all.
     parts: HashMap<Spot, Vec<(usize, f64)>>,
+    /// The same of waits for work.
+    work: HashMap<Spot, f64>,
     /// Time by lockstat of waits of a kind for a lock, ns.
     lockstat_ns: HashMap<(&'static str, usize), u64>,
 }
 
 impl Split {
-    /// Finds the lock of each wait in `off` by what lockstat has seen, whose time is to be multiplied by `scale`.
-    pub(crate) fn of(off: &Profile, locks: &[Contended], scale: f64) -> Self {
-        let spots = Spots::of(off, locks, scale);
+    /// Finds the lock of each wait in `off` by what lockstat has seen.
+    pub(crate) fn of(off: &Profile, seen: Seen<'_>) -> Self {
+        let (locks, scale) = (seen.locks, seen.scale);
+        let mut spots = Spots::of(off, seen);
         let large = spots.large();
         let mut split = Self {
             locks: locks.iter().map(|lock| Lock::of(&lock.row)).collect(),
@@ -117,20 +143,25 @@ impl Split {
             ),
             ..Self::default()
         };
+        for spot in spots.work.keys() {
+            spots.locks.entry(spot.clone()).or_default();
+        }
         for (spot, of_spot) in spots.locks {
             let all = spots.all.get(&spot).copied().unwrap_or_default();
             let mut of_locks = Sum::default();
             for (_, sum) in &of_spot {
                 of_locks.add(sum.count, sum.ns);
             }
+            let work = spots.work.get(&spot).copied().unwrap_or_default();
+            of_locks.add(work.count, work.ns);
             // offcputime's time stands: where lockstat has more, or the same waits, its locks share what there is.
             let is_all = of_locks.are_all(all, scale == 1.0);
             let of_ns = if is_all { of_locks.ns } else { all.ns }.max(1);
             let is_large = |number| large.contains_key(&(spot.1.clone(), number));
             let own = of_spot.iter().filter(|(number, _)| is_large(*number));
             let shares = own.map(|(number, sum)| (*number, sum.ns as f64 / of_ns as f64));
-            let shares = shares.collect();
-            split.parts.insert(spot, shares);
+            split.parts.insert(spot.clone(), shares.collect());
+            split.work.insert(spot, work.ns as f64 / of_ns as f64);
         }
         split
     }
@@ -143,11 +174,16 @@ impl Split {
         Some(lock)
     }
 
+    /// Part of a wait's time that was for work, ns.
+    pub(crate) fn for_work(&self, sample: &Sample, place: &Place, ns: u64) -> u64 {
+        let share = self.work.get(&spot_in(sample, place)).copied();
+        let part = (ns as f64 * share.unwrap_or(0.0)).round();
+        (part as u64).min(ns)
+    }
+
     /// Locks that a wait was for, by their numbers, with their parts of its time, ns; the rest of it was for none that is known.
     pub(crate) fn parts(&self, sample: &Sample, place: &Place, ns: u64) -> Vec<(usize, u64)> {
-        let (kind, function) = place;
-        let function = function.as_deref().map(|name| without_call(name).into());
-        let spot = (sample.task.tid, (*kind, function));
+        let spot = spot_in(sample, place);
         let parts = self.parts.get(&spot).into_iter().flatten();
         let mut left = ns;
         let mut found = Vec::new();
@@ -176,6 +212,11 @@ impl chains::Holders for Split {
     }
 }
 
+fn spot_in(sample: &Sample, (kind, function): &Place) -> Spot {
+    let function = function.as_deref().map(|name| without_call(name).into());
+    (sample.task.tid, (*kind, function))
+}
+
 /// Waits in a place, ns.
 #[derive(Default)]
 struct Idleness {
@@ -184,7 +225,8 @@ struct Idleness {
 }
 
 /// Takes waits for locks out of idleness: a thread that is seen nowhere else seems at home where it waits for one.
-pub(crate) fn take_from_idleness(off: &mut Profile, locks: &[Contended], scale: f64) {
+pub(crate) fn take_from_idleness(off: &mut Profile, seen: Seen<'_>) {
+    let scale = seen.scale;
     let mut all: HashMap<Spot, Idleness> = HashMap::new();
     for sample in &off.samples {
         let [ns, _] = reasons::parts(off, sample.reason, &sample.values);
@@ -196,7 +238,7 @@ pub(crate) fn take_from_idleness(off: &mut Profile, locks: &[Contended], scale: 
         } += ns;
     }
     let mut for_locks: HashMap<Spot, u64> = HashMap::new();
-    for lock in locks.iter().filter(|lock| lock.is_lock()) {
+    for lock in seen.locks.iter().filter(|lock| lock.is_lock()) {
         for waited in &lock.waits {
             let function = function(&waited.kernel, &waited.user);
             for kind in kinds(lock) {
@@ -205,16 +247,26 @@ pub(crate) fn take_from_idleness(off: &mut Profile, locks: &[Contended], scale: 
             }
         }
     }
+    let mut for_work: HashMap<Spot, u64> = HashMap::new();
+    for waited in seen.work {
+        *for_work.entry(spot_of(waited)).or_default() += waited.ns;
+    }
     let is_for_lock = |spot: &Spot| {
         let all = &all[spot];
-        let ns = for_locks.get(spot).copied().unwrap_or(0) as f64 * scale;
-        // Waits for locks that are no idleness come first.
-        let rest = ns - all.busy_ns as f64;
-        rest > 0.0 && rest >= FOR_LOCK * all.idle_ns as f64
+        let of = |sums: &HashMap<Spot, u64>| sums.get(spot).copied().unwrap_or(0) as f64 * scale;
+        // Waits for locks that are no idleness come first, and those that are known to be for work will be told from others.
+        let rest = of(&for_locks) - all.busy_ns as f64;
+        rest > 0.0 && rest + of(&for_work) >= FOR_LOCK * all.idle_ns as f64
     };
     for sample in off.samples.iter_mut().filter(|sample| sample.idle) {
         sample.idle = !is_for_lock(&spot(sample));
     }
+}
+
+/// The place of a wait for work, which is one for a futex.
+fn spot_of(waited: &Waited) -> Spot {
+    let place = (FUTEX, function(&waited.kernel, &waited.user));
+    (waited.task.tid, place)
 }
 
 /// The place of a wait.
@@ -225,14 +277,22 @@ fn spot(sample: &Sample) -> Spot {
 }
 
 impl Spots {
-    fn of(off: &Profile, locks: &[Contended], scale: f64) -> Self {
+    fn of(off: &Profile, seen: Seen<'_>) -> Self {
+        let scale = seen.scale;
         let mut spots = Self::default();
         for sample in off.samples.iter().filter(|sample| !sample.idle) {
             let [ns, _] = reasons::parts(off, sample.reason, &sample.values);
             let sum = spots.all.entry(spot(sample)).or_default();
             sum.add(sample.count, ns);
         }
-        for (number, lock) in locks.iter().enumerate() {
+        for waited in seen.work {
+            let spot = spot_of(waited);
+            if spots.all.contains_key(&spot) {
+                let ns = (waited.ns as f64 * scale) as u64;
+                spots.work.entry(spot).or_default().add(waited.count, ns);
+            }
+        }
+        for (number, lock) in seen.locks.iter().enumerate() {
             for waited in &lock.waits {
                 let ns = (waited.ns as f64 * scale) as u64;
                 let function = function(&waited.kernel, &waited.user);
@@ -278,7 +338,7 @@ fn kinds(lock: &Contended) -> &'static [&'static str] {
         "jobserver" => &["pipe"],
         "gil" => &["gil", "futex"],
         _ if identity.side == Side::Kernel => &["lock"],
-        _ if identity.is_futex() => &["futex"],
+        _ if identity.is_futex() => &[FUTEX],
         _ if identity.is_files() => &["file-lock"],
         _ => &OF_SERVERS,
     }

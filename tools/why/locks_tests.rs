@@ -35,6 +35,14 @@ fn lock(waits: &[(u32, u64)]) -> Contended {
 
 const AT: &str = "lookup";
 
+fn seen(locks: &[Contended], scale: f64) -> Seen<'_> {
+    Seen {
+        locks,
+        work: &[],
+        scale,
+    }
+}
+
 #[test]
 fn locks_have_their_time_and_never_more_than_there_was() {
     let waits = [(1, 1_000), (2, 1_000), (3, 70), (4, 1_000)];
@@ -45,7 +53,7 @@ fn locks_have_their_time_and_never_more_than_there_was() {
         lock(&[(2, 500), (9, 80)]),
         lock(&[(1, 10)]),
     ];
-    let split = Split::of(&off, &locks, 1.0);
+    let split = Split::of(&off, seen(&locks, 1.0));
     let place: Place = ("futex", Some(AT.into()));
     let parts = |sample: &Sample, ns| split.parts(sample, &place, ns);
     assert_eq!(parts(&off.samples[0], 1_000), [(0, 900)]);
@@ -73,7 +81,7 @@ fn waits_for_a_lock_that_is_known_are_no_idleness() {
         let mut lock = lock(&[(1, 900), (2, 400)]);
         (lock.row.class, lock.row.confidence) = (class, confidence);
         lock.row.what = For::Others;
-        take_from_idleness(&mut off, &[lock], scale);
+        take_from_idleness(&mut off, seen(&[lock], scale));
         let idle = off.samples.iter().filter(|sample| sample.idle);
         idle.map(|sample| sample.task.tid).collect::<Vec<_>>()
     };
@@ -86,7 +94,7 @@ fn waits_for_a_lock_that_is_known_are_no_idleness() {
     let mut off = off_cpu(vec![idle(1), wait(1, 900)], 1);
     let mut lock = lock(&[(1, 900)]);
     (lock.row.class, lock.row.what) = ("mutex", For::Others);
-    take_from_idleness(&mut off, &[lock], 1.0);
+    take_from_idleness(&mut off, seen(&[lock], 1.0));
     assert!(off.samples[0].idle);
 }
 
@@ -97,7 +105,7 @@ fn the_same_waits_are_all_time_though_it_differs() {
     own.waits[0].count = 3;
     let place: Place = ("futex", Some(AT.into()));
     let parts = |scale, of: usize| {
-        let split = Split::of(&off, std::slice::from_ref(&own), scale);
+        let split = Split::of(&off, seen(std::slice::from_ref(&own), scale));
         split.parts(&off.samples[of], &place, 1_000)
     };
     assert_eq!(parts(1.0, 0), [(0, 1_000)]);
@@ -109,7 +117,7 @@ fn the_same_waits_are_all_time_though_it_differs() {
 #[test]
 fn what_was_seen_of_a_part_of_the_time_stands_for_all_of_it() {
     let off = off_cpu(vec![wait(1, 1_000)], 1);
-    let split = Split::of(&off, &[lock(&[(1, 100)])], 4.0);
+    let split = Split::of(&off, seen(&[lock(&[(1, 100)])], 4.0));
     let place: Place = ("futex", Some(AT.into()));
     assert_eq!(split.parts(&off.samples[0], &place, 1_000), [(0, 400)]);
 }
@@ -127,9 +135,45 @@ fn waits_in_functions_without_names_are_joined_whatever_their_call() {
     let mut caller = frame("[calls:thd_storage_lock_wait]");
     caller.module = Some("/usr/sbin/mariadbd".into());
     lock.waits[0].user = [caller].into();
-    take_from_idleness(&mut off, std::slice::from_ref(&lock), 1.0);
+    take_from_idleness(&mut off, seen(std::slice::from_ref(&lock), 1.0));
     assert!(!off.samples[0].idle);
-    let split = Split::of(&off, &[lock], 1.0);
+    let split = Split::of(&off, seen(&[lock], 1.0));
     let place: Place = ("futex", Some("mariadbd (no symbols), futex()".into()));
     assert_eq!(split.parts(&off.samples[0], &place, 1_000), [(0, 1_000)]);
+}
+
+#[test]
+fn waits_that_are_known_to_be_for_work_are_idleness() {
+    let off = off_cpu(vec![wait(1, 1_000), wait(2, 1_000), wait(3, 1_000)], 1);
+    let locks = [lock(&[(1, 300), (2, 990)])];
+    let work = |tid, ns| Waited {
+        task: task("app", 1, tid),
+        kernel: [].into(),
+        user: stack(),
+        count: 1,
+        ns,
+    };
+    let work = [work(1, 690), work(3, 400)];
+    let seen = Seen {
+        locks: &locks,
+        work: &work,
+        scale: 1.0,
+    };
+    let split = Split::of(&off, seen);
+    let place: Place = ("futex", Some(AT.into()));
+    let parts = |at: usize| {
+        let parts = split.divide(&off.samples[at], &place, 1_000).into_iter();
+        let parts = parts.map(|part| (part.spot.1, part.ns, part.count, part.is_idle));
+        parts.collect::<Vec<_>>()
+    };
+    // Both have all time of the first thread.
+    assert_eq!(parts(0), [(Some(0), 303, 0, false), (None, 697, 3, true)]);
+    assert_eq!(parts(1), [(Some(0), 1_000, 3, false)]);
+    assert_eq!(parts(2), [(None, 400, 0, true), (None, 600, 3, false)]);
+    // A thread that seems at home where it waits for both is told apart by them.
+    let mut off = off;
+    off.samples.iter_mut().for_each(|sample| sample.idle = true);
+    take_from_idleness(&mut off, seen);
+    let idle: Vec<bool> = off.samples.iter().map(|sample| sample.idle).collect();
+    assert_eq!(idle, [false, false, true]);
 }

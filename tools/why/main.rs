@@ -29,6 +29,7 @@ mod locks;
 mod next;
 mod order;
 mod page;
+mod parts;
 mod ran;
 mod remarks;
 mod report;

@@ -2,6 +2,7 @@
 //!
 //! A thread that waits for a monitor sleeps on a word of its own: which monitor that is, and whose, the machine knows alone.
 
+mod fields;
 mod layout;
 mod parked;
 mod structs;
@@ -9,6 +10,7 @@ mod structs;
 use std::ops::Range;
 
 pub(crate) use layout::CLASS_UNKNOWN;
+pub(crate) use structs::Pages;
 use structs::{Fields, Read, word_of};
 
 /// The variable that has the address of the machine's description of itself, and the file that has the variable.
@@ -26,7 +28,7 @@ const CLASS_SHIFT: u32 = 42;
 const LONGEST_CLASS: usize = 512;
 
 const THREADS: &[&str] = &["JavaThread", "Thread"];
-const WANTED: [(&str, &str); 37] = [
+const WANTED: [(&str, &str); 44] = [
     ("ThreadsSMRSupport", "_java_thread_list"),
     ("ThreadsList", "_length"),
     ("ThreadsList", "_threads"),
@@ -61,7 +63,14 @@ const WANTED: [(&str, &str); 37] = [
     ("CompressedOops", "_narrow_oop._shift"),
     ("Universe", "_narrow_oop._shift"),
     ("Klass", "_primary_supers[0]"),
+    ("Klass", "_super"),
     ("Klass", "_name"),
+    ("InstanceKlass", "_constants"),
+    ("InstanceKlass", "_fields"),
+    ("InstanceKlass", "_fieldinfo_stream"),
+    ("ConstantPool", "_length"),
+    ("Array<u1>", "_data"),
+    ("Array<u2>", "_data"),
     ("Symbol", "_length"),
     ("Symbol", "_body"),
 ];

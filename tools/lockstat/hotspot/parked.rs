@@ -59,10 +59,7 @@ impl Machine<'_> {
         if layout.class_place == CLASS_UNKNOWN {
             return Some(Awaited::default());
         }
-        let mut own = self.word(place(thread, layout.thread_object))?;
-        if layout.has_handles != 0 {
-            own = self.long_reference(layout, own)?;
-        }
+        let own = self.object_of(layout, thread)?;
         let object = self.reference(layout, place(own, layout.park_blocker))?;
         if object == 0 {
             return Some(Awaited {
@@ -82,6 +79,15 @@ impl Machine<'_> {
         })
     }
 
+    /// The object of a thread, by the address of its JavaThread.
+    pub(crate) fn object_of(&self, layout: &java_machine, thread: u64) -> Option<u64> {
+        let at = place(thread, layout.thread_object);
+        match layout.has_handles {
+            0 => self.word(at),
+            _ => self.long_reference(layout, self.word(at)?),
+        }
+    }
+
     /// The JavaThread that has a lock of java.util.concurrent.
     fn owner_of(&self, layout: &java_machine, lock: u64) -> Option<u64> {
         let owner = self.reference(layout, place(lock, layout.owner))?;
@@ -90,7 +96,7 @@ impl Machine<'_> {
     }
 
     /// Address of the object that a field refers to; 0: none.
-    fn reference(&self, layout: &java_machine, at: u64) -> Option<u64> {
+    pub(crate) fn reference(&self, layout: &java_machine, at: u64) -> Option<u64> {
         if layout.has_short_references == 0 {
             return self.long_reference(layout, at);
         }
@@ -113,7 +119,8 @@ impl Machine<'_> {
         })
     }
 
-    fn class_of(&self, layout: &java_machine, object: u64) -> Option<u64> {
+    /// Address of an object's class.
+    pub(crate) fn class_of(&self, layout: &java_machine, object: u64) -> Option<u64> {
         let at = object.wrapping_add(layout.class_at.into());
         let number = match layout.class_place {
             CLASS_UNKNOWN => return Some(0),

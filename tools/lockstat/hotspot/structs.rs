@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 /// Fills the buffer with what lies at an address, or says that it is not there.
-pub(super) type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> bool;
+pub(crate) type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> bool;
 
 /// Bytes that are read at once.
 const PAGE: u64 = 4096;
@@ -76,20 +76,21 @@ impl Fields {
 }
 
 /// Memory by pages, each of which is read once.
-struct Pages<'a> {
+pub(crate) struct Pages<'a> {
     read: Read<'a>,
     known: RefCell<HashMap<u64, Option<Box<[u8]>>>>,
 }
 
 impl<'a> Pages<'a> {
-    fn new(read: Read<'a>) -> Self {
+    pub(crate) fn new(read: Read<'a>) -> Self {
         Self {
             read,
             known: RefCell::default(),
         }
     }
 
-    fn fill(&self, address: u64, buffer: &mut [u8]) -> bool {
+    /// Fills the buffer with what lies at an address; `false`: it is not there.
+    pub(crate) fn fill(&self, address: u64, buffer: &mut [u8]) -> bool {
         let mut known = self.known.borrow_mut();
         let mut at = address;
         for byte in buffer {

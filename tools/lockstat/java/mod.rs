@@ -1,6 +1,7 @@
 //! Java virtual machines among the processes, for the BPF side: where a thread notes what it waits for, and names of what that is.
 
 mod asleep;
+mod executors;
 mod threads;
 
 use std::collections::hash_map::Entry;
@@ -23,19 +24,21 @@ use symbols::places::Places;
 use asleep::Sleepers;
 use threads::{Process, Threads};
 
-use crate::lockstat::hotspot::{CLASS_UNKNOWN, DESCRIPTION, Description, Machine};
+use crate::lockstat::hotspot::{CLASS_UNKNOWN, DESCRIPTION, Description, Machine, Pages};
 
 /// `MAX_JAVAS` of the BPF side.
 const MOST: usize = 256;
 /// Processes that were looked at and are remembered.
 const MOST_LOOKED_AT: usize = 1 << 14;
-/// Time between looks at a process that has no machine yet, or at all threads of one that has.
+/// Time between looks at a process that has no machine yet, or at objects that may have moved.
 const AGAIN: Duration = Duration::from_secs(1);
 /// The same of a process whose machine is about to begin.
 const SOON: Duration = Duration::from_millis(20);
 /// Beginnings of names of classes whose objects last, and are locks, or what locks and queues are made of.
-const LASTING: [&str; 6] = [
+const LASTING: [&str; 8] = [
     "java.util.concurrent.Semaphore$",
+    "java.util.concurrent.SynchronousQueue$Transfer",
+    "java.util.concurrent.LinkedTransferQueue",
     "java.util.concurrent.locks.AbstractQueuedLongSynchronizer$ConditionObject",
     "java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject",
     "java.util.concurrent.locks.ReentrantLock$",
@@ -112,24 +115,33 @@ impl Javas {
         self.classes.get(&(tgid, address)).cloned()
     }
 
+    /// Looks whether an object of a process's, by its address, is what an executor's threads wait for when they have nothing to do.
+    pub(crate) fn is_work(&self, tgid: u32, object: u64) -> bool {
+        let known = self.machines.get(&tgid);
+        known.is_some_and(|known| known.threads.queues.have(object))
+    }
+
     /// Lines for people, if something is not known.
     pub(crate) fn describe(&self) -> Vec<String> {
-        let is_unknown = |known: &Known| known.layout.class_place == CLASS_UNKNOWN;
-        let unknown = self.machines.iter().filter(|(_, known)| is_unknown(known));
-        let unknown: BTreeSet<u32> = unknown.map(|(tgid, _)| *tgid).collect();
-        let Some(first) = unknown.first() else {
-            return Vec::new();
+        let those = |is_one: fn(&Known) -> bool, what: &str| {
+            let found = self.machines.iter().filter(|(_, known)| is_one(known));
+            let found: BTreeSet<u32> = found.map(|(tgid, _)| *tgid).collect();
+            let first = found.first()?;
+            let others = match found.len() as u64 - 1 {
+                0 => String::new(),
+                more => format!(" and of {}", units::counted(more, "others")),
+            };
+            Some(format!("of Java process {first}{others} {what}"))
         };
-        let whose = match unknown.len() as u64 - 1 {
-            0 => format!("the locks of Java process {first}"),
-            more => format!(
-                "the locks of Java process {first} and {}",
-                units::counted(more, "others")
+        let unknown = |known: &Known| known.layout.class_place == CLASS_UNKNOWN;
+        let lines = [
+            those(unknown, "only monitors are known: libjvm.so has no symbols"),
+            those(
+                |known| known.threads.queues.carry(),
+                "virtual threads' waits are not shown",
             ),
-        };
-        vec![format!(
-            "{whose} that are no monitors are not known: libjvm.so has no symbols"
-        )]
+        ];
+        lines.into_iter().flatten().collect()
     }
 
     fn look(&mut self, tgid: u32, skel: &mut LockstatSkel<'_>, places: &mut Places) -> Result<()> {
@@ -199,7 +211,9 @@ impl Javas {
 impl Known {
     /// Tells the BPF side of its threads. `asleep`: those that may be waiting already.
     fn follow(&mut self, tgid: u32, asleep: &Sleepers, skel: &LockstatSkel<'_>) -> Result<()> {
-        let read = memory_of(tgid);
+        let memory = memory_of(tgid);
+        let pages = Pages::new(&memory);
+        let read = |address: u64, buffer: &mut [u8]| pages.fill(address, buffer);
         let machine = Machine::of(&self.description, &read);
         let process = Process {
             tgid,

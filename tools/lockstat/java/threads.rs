@@ -1,7 +1,7 @@
 //! Threads of a machine, for the BPF side: where each has its JavaThread.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use bpf::lockstat::LockstatSkel;
@@ -10,7 +10,8 @@ use bpf::lockstat::types::{
 };
 
 use super::asleep::Sleepers;
-use super::{AGAIN, put};
+use super::executors::Queues;
+use super::put;
 use crate::lockstat::hotspot::{JavaThread, Machine};
 
 /// A process and its machine.
@@ -20,6 +21,9 @@ pub(super) struct Process<'a> {
     pub(super) layout: &'a java_machine,
 }
 
+/// Time between looks at all threads: one may have begun where another one was.
+const AFRESH: Duration = Duration::from_secs(10);
+
 /// Threads that the BPF side was told of.
 #[derive(Default)]
 pub(super) struct Threads {
@@ -28,6 +32,7 @@ pub(super) struct Threads {
     looked: Option<Instant>,
     /// Their IDs, by the addresses of their JavaThreads.
     told: HashMap<u64, u32>,
+    pub(super) queues: Queues,
 }
 
 impl Threads {
@@ -38,11 +43,12 @@ impl Threads {
         asleep: &Sleepers,
         skel: &LockstatSkel<'_>,
     ) -> Result<()> {
-        let machine = process.machine;
+        let (machine, layout) = (process.machine, process.layout);
+        self.queues.follow(machine, layout);
         let Some(list) = machine.list() else {
             return Ok(());
         };
-        let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= AGAIN);
+        let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= AFRESH);
         if list == self.list && !is_due {
             return Ok(());
         }
@@ -52,7 +58,6 @@ impl Threads {
         let mut told = HashMap::new();
         let mut news = Vec::new();
         for address in listed {
-            // A new one may be where another one was.
             let known = self.told.get(&address).filter(|_| !is_due).copied();
             let tid = known.or_else(|| machine.tid(address));
             let Some(tid) = tid.filter(|tid| *tid != 0) else {
@@ -61,6 +66,7 @@ impl Threads {
             told.insert(address, tid);
             if self.told.get(&address) != Some(&tid) {
                 news.extend(machine.thread(address));
+                self.queues.learn(machine, layout, address);
             }
         }
         process.tell(&news, asleep, skel)?;

@@ -36,6 +36,8 @@ pub(super) struct Object {
     /// Its address is the row's.
     pub(super) is_seen: bool,
     class: Option<Arc<str>>,
+    /// Threads of an executor wait for it when they have nothing to do.
+    pub(super) is_work: bool,
 }
 
 impl Object {
@@ -46,17 +48,22 @@ impl Object {
             kind: lock.class,
             is_seen: [NOTICE, MONITOR, LASTING].contains(&lock.class),
             class: names.javas.class(lock.tgid, lock.object),
+            is_work: lock.class == LASTING && names.javas.is_work(lock.tgid, lock.address),
         })
     }
 
-    /// A function that stands for the object in rules: its class, or where monitors are waited for.
-    pub(super) fn call(&self) -> Option<Call<'_>> {
-        match self.kind {
+    /// Functions that stand for the object in rules, leaf first: where monitors are waited for, and its class.
+    pub(super) fn calls(&self) -> impl Iterator<Item = Call<'_>> {
+        let function = match self.kind {
             SLEEP => Some(SLEEPS),
             NOTICE => Some(NOTIFIED),
             MONITOR => Some(ENTERED),
-            _ => self.class.as_deref().map(|class| (class, None)),
-        }
+            _ => None,
+        };
+        // Any object may be a monitor.
+        let class = self.class.as_deref().filter(|_| self.kind != MONITOR);
+        let class = class.map(|class| (class, None));
+        function.into_iter().chain(class)
     }
 
     /// The class as programs write it: `ReentrantLock` of the library's own, for which its inner classes work.

@@ -26,12 +26,18 @@ use crate::lockstat::futex::{
 use crate::lockstat::known::forget_unused;
 use crate::lockstat::merge;
 use crate::lockstat::names::Names;
-use crate::lockstat::row::{For, Holder, HolderKind, Identity, LeftOut, LockRow, Side};
+use crate::lockstat::row::{For, Holder, HolderKind, Identity, LeftOut, LockRow, SURE, Side};
 use crate::lockstat::turns::take_turns;
 use identity::Lock;
 use idle::{Depth, Seen};
 use java::Object;
 pub(crate) use open::add_stacks as add_open_stacks;
+
+/// Waits for work, which are not shown: sums by class, and those that a rule, or what is known of a queue, says so of.
+pub(crate) struct Idle {
+    pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) known: Vec<LockRow>,
+}
 
 /// Judges and names the programs' locks among `rows`, puts together what is one lock, and takes out the waits for work that were not asked for.
 pub(crate) fn name(
@@ -40,7 +46,7 @@ pub(crate) fn name(
     stacks: &mut StackTable,
     names: &mut Names,
     window_ns: u64,
-) -> Result<Vec<LeftOut>> {
+) -> Result<Idle> {
     let known = maps::entries::<lock_id, futex_lock>(&skel.maps.futex_locks)?;
     let used = rows.iter().map(|row| row.identity);
     forget_unused(&skel.maps.futex_locks, &known, used);
@@ -76,13 +82,23 @@ pub(crate) fn name(
         .partition(|(class, _, row)| row.what != For::Work || names.classes.contains(class));
     *rows = others;
     rows.extend(shown.into_iter().map(|(_, _, row)| row));
-    Ok(left_out(&hidden))
+    let left_out = left_out(&hidden);
+    let is_known = |role: Role, row: &LockRow| role == Role::Work && row.confidence >= SURE;
+    let hidden = hidden.into_iter();
+    let known = hidden.filter(|(_, role, row)| is_known(*role, row));
+    Ok(Idle {
+        left_out,
+        known: known.map(|(_, _, row)| row).collect(),
+    })
 }
 
 /// Tells waits for work from those for others, by all waits of each thread.
 fn say_what_for(locks: &mut [(Class, Role, LockRow)], stacks: &mut StackTable, window_ns: u64) {
-    for (_, _, row) in locks.iter_mut() {
+    for (class, role, row) in locks.iter_mut() {
         row.in_turns = take_turns(row, window_ns);
+        // Made of what queues of work are made of, too, but known to be none.
+        row.in_turns |=
+            *role == Role::Trouble && matches!(class, Class::Cond | Class::Sem | Class::Park);
     }
     let mut seen = Vec::new();
     for (class, role, row) in locks.iter() {
@@ -218,7 +234,7 @@ fn verdict(
 fn of_java(rules: &Rules, row: &LockRow, object: &Object, stacks: &mut StackTable) -> Verdict {
     let heaviest = row.waiters.first().map_or(0, |waiter| waiter.user);
     let frames = stacks.user_names(heaviest);
-    let functions = object.call().into_iter().chain(calls(&frames));
+    let functions = object.calls().chain(calls(&frames));
     let mut verdict = classify(rules, &Evidence::default(), functions);
     let has_owner = row
         .holders
@@ -228,8 +244,10 @@ fn of_java(rules: &Rules, row: &LockRow, object: &Object, stacks: &mut StackTabl
     if is_unsaid && has_owner {
         verdict = Verdict::owned();
     }
-    // Permits: whoever waits for one gives one back.
-    if is_unsaid && verdict.meaning.class == Class::Sem && idle::release_each_other(row) {
+    if is_unsaid && object.is_work {
+        verdict.meaning.role = Role::Work;
+    } else if is_unsaid && idle::release_each_other(row) {
+        // They pass something on that is no work: a permit, a connection of a pool.
         verdict.meaning.role = Role::Trouble;
     }
     verdict
