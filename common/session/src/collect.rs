@@ -29,8 +29,8 @@ pub(crate) struct Until<'a> {
     signals: &'a Signals,
     /// `-- COMMAND`.
     command: Option<&'a mut Running>,
-    /// `-p`, whose end ends a run that has no other.
-    lives: Option<&'a Lives>,
+    /// `-p`, of whom nobody may be left.
+    lives: &'a Lives,
     /// When the window opened, ns.
     start_ns: u64,
     /// When it closes, ns; `None`: when something else ends it.
@@ -65,12 +65,12 @@ pub(crate) fn collect(
 }
 
 impl<'a> Until<'a> {
-    /// An open-ended window from `start_ns` on. `is_endless`: no time and no number of reports ends the run.
-    pub(crate) fn new(ending: &'a mut Ending<'_>, start_ns: u64, is_endless: bool) -> Self {
+    /// An open-ended window from `start_ns` on.
+    pub(crate) fn new(ending: &'a mut Ending<'_>, start_ns: u64) -> Self {
         Self {
             signals: ending.signals,
             command: ending.command.as_deref_mut(),
-            lives: Some(ending.lives).filter(|_| is_endless),
+            lives: ending.lives,
             start_ns,
             deadline_ns: None,
             // A window that a report has closed is to open again at once.
@@ -97,7 +97,7 @@ impl Until<'_> {
                 .command
                 .as_mut()
                 .is_some_and(|command| command.exited())
-            || self.lives.is_some_and(Lives::are_over)
+            || self.lives.are_over()
     }
 
     /// To the next step, which a budget may want earlier.

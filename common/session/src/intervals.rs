@@ -29,7 +29,7 @@ pub(super) fn report_each(
     let mut events = 0;
     for count in 1.. {
         let before = events;
-        let mut until = Until::new(&mut ending, *end_ns, schedule.is_endless());
+        let mut until = Until::new(&mut ending, *end_ns);
         let tick_ns = ticker.as_ref().map(Ticker::next_ns);
         until.deadline_ns = tick_ns.into_iter().chain(deadline_ns).min();
         let whole = until.deadline_ns.map(|end| end.saturating_sub(*end_ns));

@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use budget::meter::Meter;
 use clap::Parser;
 use host::clock::{Edges, monotonic_ns};
@@ -276,6 +276,9 @@ pub fn trace<T: Options>(
     } = tool.asked();
     let names = Names::look(targets);
     let lives = Lives::look(targets);
+    if let Some(remark) = lives.remark().filter(|_| lives.are_over()) {
+        bail!("{remark} before tracing began");
+    }
     let start_ns = engine.open(schedule.only())?;
     if !common.quiet {
         let words = schedule.describe(engine.describe(), corked.is_some());

@@ -50,11 +50,6 @@ impl Schedule {
         interval.into_iter().chain(duration).min()
     }
 
-    /// Tells if nothing but a signal, or the end of what is traced, ends the run.
-    pub(crate) fn is_endless(&self) -> bool {
-        self.duration.is_none() && self.count.is_none()
-    }
-
     /// Words for what is traced, how often, and until when: a command's end ends it, too.
     pub(crate) fn describe(&self, what: String, has_command: bool) -> String {
         let seconds = |time: Duration| format!("{} s", time.as_secs_f64());
