@@ -164,7 +164,7 @@ impl Javas {
         }
         let read = memory_of(tgid);
         let description = described.and_then(|at| Description::read(at, &read));
-        let Some(description) = description.filter(|_| self.machines.len() < MOST) else {
+        let Some(description) = description.filter(|_| self.has_room(skel)) else {
             return Ok(());
         };
         let variable = &mut |name: &str| places.variable_of_library(tgid, library, name);
@@ -183,6 +183,24 @@ impl Javas {
             },
         );
         Ok(())
+    }
+
+    /// Forgets machines that are gone, if there are too many.
+    fn has_room(&mut self, skel: &LockstatSkel<'_>) -> bool {
+        if self.machines.len() >= MOST {
+            self.machines.retain(|tgid, known| {
+                let is_there = procs::stack_start(*tgid) == Some(known.layout.space);
+                if !is_there {
+                    // It is there, for nobody else deletes any.
+                    let _ = skel.maps.java_machines.delete(&tgid.to_ne_bytes());
+                }
+                is_there
+            });
+            let machines = &self.machines;
+            self.classes
+                .retain(|(tgid, _), _| machines.contains_key(tgid));
+        }
+        self.machines.len() < MOST
     }
 
     /// Names the classes that have come, while their processes live.
