@@ -48,7 +48,7 @@ enum futex_phase {
 	FUTEX_PAUSED,
 };
 
-/* What a thread of a Java virtual machine waits for: java.bpf.h. */
+/* Things that a thread of a Java virtual machine waits for: java.bpf.h. */
 enum java_wait {
 	JAVA_UNKNOWN = 0,
 	/* A time. */
@@ -83,10 +83,12 @@ struct futex_wait {
 	/* See struct gils. */
 	__u32 gil_tid_at;
 	__u32 hole;
-	/* What a Java virtual machine has for it: the object, its class, 0: none is known, and its monitor, where that is waited for. */
+	/* The object that a thread of Java waits for, its class, 0: none is known, and its monitor, if that is waited for. */
 	__u64 java_class;
 	__u64 java_object;
 	__u64 java_monitor;
+	/* The JavaThread of the one that has it; 0: nobody, or it is not known. */
+	__u64 java_owner;
 	/* Voluntary switches that were seen, by the kernel's count. */
 	__u64 switches_seen;
 	__u8 phase;
@@ -105,7 +107,7 @@ static __always_inline void begin_futex_wait(struct futex_wait *futex, __u64 now
 	futex->requeued_ns = 0;
 	futex->restarts = 0;
 	futex->gil = 0;
-	futex->java_class = futex->java_object = futex->java_monitor = 0;
+	futex->java_class = futex->java_object = futex->java_monitor = futex->java_owner = 0;
 	futex->java = JAVA_UNKNOWN;
 }
 

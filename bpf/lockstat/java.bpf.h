@@ -32,7 +32,7 @@
 /* Bits of an object's header below its class, where that is there. */
 #define JAVA_CLASS_SHIFT 42
 
-/* Where an object says of which class it is. */
+/* The place in which an object says of which class it is. */
 enum java_class_place {
 	JAVA_CLASS_WORD = 0,
 	/* A number of four bytes stands for it. */
@@ -43,15 +43,17 @@ enum java_class_place {
 	JAVA_CLASS_UNKNOWN,
 };
 
-/* Where a process's machine has what: bytes from the beginning of the structure, or of the object. */
+/* A process's machine. Places are bytes from the beginning of the structure, or of the object. */
 struct java_machine {
 	/* mm->start_stack: tells an address space from the one before exec. */
 	__u64 space;
-	/* Of references, and of classes' numbers. */
+	/* These are added to references, and to classes' numbers. */
 	__u64 object_base;
 	__u64 class_base;
 	/* The class AbstractOwnableSynchronizer; 0: nobody knows. */
 	__u64 ownable;
+	/* Bits of an object's address that are the same however it is referred to. */
+	__u64 address_bits;
 	/* JavaThread: its OSThread, its object, the monitor that it is about to enter, the one that it is notified by. */
 	__u16 os_thread;
 	__u16 thread_object;
@@ -106,7 +108,7 @@ struct java_thread_key {
 };
 
 struct java_number_key {
-	/* Of the thread, in Java. */
+	/* The thread's, in Java. */
 	__u64 number;
 	__u32 tgid;
 	__u32 hole;
@@ -121,7 +123,7 @@ struct java_class_key {
 /* process → its machine, from user space */
 MAP(HASH, java_machines, __u32, struct java_machine, MAX_JAVAS);
 
-/* From user space. */
+/* thread → its JavaThread, from user space */
 MAP(LRU_HASH, java_threads, struct java_thread_key, struct java_thread, MAX_JAVA_THREADS);
 
 /* thread by its number → its JavaThread, from user space */
@@ -210,13 +212,22 @@ static __always_inline __u32 innermost_tid(struct task_struct *task)
 	return upid.nr;
 }
 
+/* A condition variable of glibc's, of which each thread of Java's has its own. The machine's own locks and safepoints are waited for with
+ * FUTEX_WAIT and a number; so are old glibc's conditions, with 0.
+ */
+static __always_inline bool may_be_condition(const struct futex_call *call)
+{
+	bool is_one = call->operation == FUTEX_WAIT_BITSET || (call->operation == FUTEX_WAIT && !call->value);
+
+	return is_one && !(call->flags & (FUTEX_IS_SHARED | FUTEX_IS_COMPAT));
+}
+
 /* The machine of a thread, which is current. */
 static __always_inline const struct java_machine *java_of(struct task_struct *task, const struct futex_call *call, __u32 tgid)
 {
 	const struct java_machine *java;
 
-	/* A condition variable of glibc's, of which each thread has its own. The machine's locks and safepoints are waited for otherwise. */
-	if (!has_javas || call->operation != FUTEX_WAIT_BITSET || call->flags & (FUTEX_IS_SHARED | FUTEX_IS_COMPAT))
+	if (!has_javas || !may_be_condition(call))
 		return NULL;
 	java = bpf_map_lookup_elem(&java_machines, &tgid);
 	return java && java->space == BPF_CORE_READ(task, mm, start_stack) ? java : NULL;
@@ -245,6 +256,31 @@ static __always_inline void read_java_wait(struct futex_wait *futex, const struc
 	futex->java_class = java_class_of(java, object);
 }
 
+/* The JavaThread that has a monitor. */
+static __always_inline __u64 monitor_owner(const struct java_machine *java, __u64 monitor, __u32 tgid)
+{
+	struct java_number_key thread = { .number = user_word(monitor + java->monitor_owner), .tgid = tgid };
+	const __u64 *known;
+
+	if (!java->has_numbers)
+		return thread.number;
+	known = bpf_map_lookup_elem(&java_numbers, &thread);
+	return known ? *known : 0;
+}
+
+/* The JavaThread that has what a thread waits for, which is no notice; 0: nobody knows. */
+static __always_inline __u64 java_owner(const struct futex_wait *futex, const struct java_machine *java, __u32 tgid)
+{
+	__u64 object;
+
+	if (futex->java == JAVA_MONITOR)
+		return monitor_owner(java, futex->java_monitor, tgid);
+	if (!java->ownable || user_word(futex->java_class + java->ancestor) != java->ownable)
+		return 0;
+	object = java_reference(java, futex->java_object + java->owner);
+	return object ? user_word(object + java->native_thread) : 0;
+}
+
 /* Called when a thread, which is current, begins to sleep. */
 static __noinline void note_java(struct futex_wait *futex, struct task_struct *task)
 {
@@ -263,12 +299,15 @@ static __noinline void note_java(struct futex_wait *futex, struct task_struct *t
 	if (!known || java_tid(java, known->address) != thread.tid)
 		return;
 	read_java_wait(futex, java, known->address);
+	if (futex->java > JAVA_NOTICE)
+		futex->java_owner = java_owner(futex, java, thread.tgid);
+	futex->java_object &= java->address_bits;
 	class.class = futex->java_class;
 	if (class.class && !bpf_map_lookup_elem(&java_classes, &class))
 		bpf_map_update_elem(&java_classes, &class, &lasts, BPF_NOEXIST);
 }
 
-/* Which lock it is; `lock` is that of the futex. */
+/* Tells which lock it is; `lock` is that of the futex. */
 static __always_inline void identify_java(struct lock_id *lock, const struct futex_wait *futex)
 {
 	struct java_class_key class = { .class = futex->java_class, .tgid = lock->tgid };
@@ -291,34 +330,6 @@ static __always_inline void identify_java(struct lock_id *lock, const struct fut
 		lock->address = futex->java_object;
 }
 
-/* The JavaThread that has a monitor. */
-static __always_inline __u64 monitor_owner(const struct java_machine *java, __u64 monitor, __u32 tgid)
-{
-	struct java_number_key thread = { .number = user_word(monitor + java->monitor_owner), .tgid = tgid };
-	const __u64 *known;
-
-	if (!java->has_numbers)
-		return thread.number;
-	known = bpf_map_lookup_elem(&java_numbers, &thread);
-	return known ? *known : 0;
-}
-
-/* The JavaThread that has what a thread waits for; 0: nobody knows. */
-static __always_inline __u64 java_owner(const struct futex_wait *futex, const struct java_machine *java, __u32 tgid)
-{
-	__u64 object;
-
-	/* A notice is nobody's. */
-	if (futex->java == JAVA_NOTICE)
-		return 0;
-	if (futex->java == JAVA_MONITOR)
-		return monitor_owner(java, futex->java_monitor, tgid);
-	if (!java->ownable || user_word(futex->java_class + java->ancestor) != java->ownable)
-		return 0;
-	object = java_reference(java, futex->java_object + java->owner);
-	return object ? user_word(object + java->native_thread) : 0;
-}
-
 /* The thread that has the lock as the waiter, which is current, leaves its CPU. */
 static __noinline void find_java_holder(struct futex_wait *futex, struct task_struct *waiter)
 {
@@ -326,7 +337,6 @@ static __noinline void find_java_holder(struct futex_wait *futex, struct task_st
 	struct lock_holder *holder = &futex->wait.holder;
 	const struct java_thread *known;
 	const struct java_machine *java;
-	__u64 owner;
 
 	__builtin_memset(&futex->evidence, 0, sizeof(futex->evidence));
 	__builtin_memset(holder, 0, sizeof(*holder));
@@ -334,10 +344,9 @@ static __noinline void find_java_holder(struct futex_wait *futex, struct task_st
 	java = java_of(waiter, &futex->call, thread.tgid);
 	if (!java)
 		return;
-	owner = java_owner(futex, java, thread.tgid);
-	thread.tid = java_tid(java, owner);
+	thread.tid = java_tid(java, futex->java_owner);
 	known = bpf_map_lookup_elem(&java_threads, &thread);
-	if (!known || known->address != owner)
+	if (!known || known->address != futex->java_owner)
 		return;
 	accept_holder(&futex->call, waiter, thread.tid, HOLDER_IN_WORD, holder);
 }
@@ -357,7 +366,7 @@ static __noinline void java_found(struct futex_wait *futex, struct task_struct *
 	futex->java_class = known->class;
 	futex->java_object = known->object;
 	futex->java_monitor = known->monitor;
-	/* Who is parked for nothing sleeps only if that ends by itself. */
+	/* A thread that is parked for nothing sleeps only if that ends by itself. */
 	futex->java = known->wait == JAVA_SLEEP && !(futex->call.flags & FUTEX_IS_TIMED) ? JAVA_UNKNOWN : known->wait;
 	if (known->owner)
 		accept_holder(&futex->call, task, known->owner, HOLDER_IN_WORD, &futex->wait.holder);

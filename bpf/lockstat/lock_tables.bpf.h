@@ -39,7 +39,7 @@ enum lock_side {
 struct lock_id {
 	/* Of the lock in the kernel, or in the process. */
 	__u64 address;
-	/* Of a futex that stands for a thread and not for a lock: the waiter's stack, or the class of what Java waits for; else 0. */
+	/* If a futex stands for a thread and not for a lock: the waiter's stack, or the class of what Java waits for; else 0. */
 	__u64 object;
 	/* The process that has it, where one has: private futexes, mmap_lock. */
 	__u32 tgid;

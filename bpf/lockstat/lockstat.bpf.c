@@ -109,7 +109,7 @@ static __always_inline void pause_of_member(struct member *member, struct task_s
 		what = MEANWHILE_RUN_QUEUE;
 	} else if (BPF_CORE_READ_BITFIELD(task, in_iowait)) {
 		what = MEANWHILE_DISK;
-	} else if (member->futex.java == JAVA_SLEEP && !member->kernel.depth) {
+	} else if (is_in_wait(&member->futex) && member->futex.java == JAVA_SLEEP && !member->kernel.depth) {
 		what = MEANWHILE_ASLEEP;
 	} else if (for_others) {
 		/* The kernel's locks come first: a futex, or a token, may be one that it has. */

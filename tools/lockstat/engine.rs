@@ -86,7 +86,7 @@ impl Tool for Args {
         if self.traces(Side::User) {
             names.servers = Servers::find(&skel, &mut names.places)?;
             let asked = &self.targets.pids;
-            names.javas.begin(asked, &mut skel, &mut names.places)?;
+            names.javas.begin(asked, &mut skel, &mut names.places);
         }
         iterate::run(skel.links.seed_members.as_ref())?;
         iterate::run(skel.links.close_waits.as_ref())?;
@@ -202,7 +202,7 @@ impl Lockstat<'_> {
         self.stacks.absorb();
         let places = &mut self.names.places;
         let news = self.stacks.place_addresses(places);
-        self.names.javas.follow(&news, &mut self.skel, places)?;
+        self.names.javas.follow(&news, &mut self.skel, places);
         gils::tell(&mut self.skel, self.stacks.take_python_locks())
     }
 }

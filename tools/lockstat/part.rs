@@ -110,7 +110,7 @@ impl Lockstat<'_> {
         let rows = rows.filter(|row| row.what != For::Work && row.total_ns > 0);
         let rows = merge_in_processes(rows).into_iter();
         let locks = rows.map(|row| self.contended(row)).collect();
-        let work = harvest.work.iter();
+        let work = harvest.work.iter().filter(|row| row.identity.is_futex());
         let work = work.flat_map(|row| self.waits_of(row)).collect();
         let losses = self.ledger()?.losses;
         Ok((Found { locks, work }, losses))

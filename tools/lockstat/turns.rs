@@ -38,23 +38,34 @@ impl Part {
 
 /// Looks whether several threads take turns with a lock: one of them has it, and only one, while others wait.
 pub(crate) fn take_turns(row: &LockRow, window_ns: u64) -> bool {
+    // Several have work at once.
+    let [known_ns, _] = held(row);
+    known_ns as f64 <= MOST_HELD * window_ns as f64 && pass_on(row)
+}
+
+/// Time of all turns, ns: known, and not.
+fn held(row: &LockRow) -> [u64; 2] {
+    let turns = row.holders.iter().map(|holder| holder.meanwhile.known());
+    turns.fold([0; 2], |sums, [known, unknown]| {
+        [sums[0] + known, sums[1] + unknown]
+    })
+}
+
+/// Looks whether several threads have something by turns while others wait for it, be it one thing or several.
+pub(crate) fn pass_on(row: &LockRow) -> bool {
     let mut parts: HashMap<(u32, u32), Part> = HashMap::new();
     for waiter in &row.waiters {
         let part = parts.entry(thread(&waiter.task)).or_default();
         part.waits += waiter.count;
         part.waited_ns += waiter.total_ns;
     }
-    let (mut known_ns, mut unknown_ns) = (0, 0);
     for holder in &row.holders {
         parts.entry(thread(&holder.task)).or_default().releases += holder.waits;
-        let [known, unknown] = holder.meanwhile.known();
-        (known_ns, unknown_ns) = (known_ns + known, unknown_ns + unknown);
     }
-    // Several have work at once, or nobody has any.
+    // Nobody has any work.
     let longest_ns = parts.values().map(|part| part.waited_ns).max();
     let least_ns = LEAST_HELD * longest_ns.unwrap_or(0) as f64;
-    let is_one = known_ns as f64 <= MOST_HELD * window_ns as f64;
-    if !is_one || ((known_ns + unknown_ns) as f64) < least_ns {
+    if (held(row).iter().sum::<u64>() as f64) < least_ns {
         return false;
     }
     let all: u64 = parts.values().map(|part| part.sum()).sum();

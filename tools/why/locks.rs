@@ -256,7 +256,8 @@ pub(crate) fn take_from_idleness(off: &mut Profile, seen: Seen<'_>) {
         let of = |sums: &HashMap<Spot, u64>| sums.get(spot).copied().unwrap_or(0) as f64 * scale;
         // Waits for locks that are no idleness come first, and those that are known to be for work will be told from others.
         let rest = of(&for_locks) - all.busy_ns as f64;
-        rest > 0.0 && rest + of(&for_work) >= FOR_LOCK * all.idle_ns as f64
+        let idle_ns = all.idle_ns as f64;
+        rest > 0.0 && (rest >= FOR_LOCK * idle_ns || rest + of(&for_work) >= SAME * idle_ns)
     };
     for sample in off.samples.iter_mut().filter(|sample| sample.idle) {
         sample.idle = !is_for_lock(&spot(sample));

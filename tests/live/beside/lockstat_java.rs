@@ -14,12 +14,13 @@ use crate::prelude::*;
 use crate::traced::logged;
 
 /// Kinds of waiting, and the classes and names of what is waited for.
-const KINDS: [(&str, &str, &str); 5] = [
+const KINDS: [(&str, &str, &str); 6] = [
     ("lock", "java-lock", "ReentrantLock 0x"),
     ("write", "java-lock", "ReentrantReadWriteLock 0x"),
     ("permit", "sem", "Semaphore 0x"),
     ("monitor", "monitor", "Locks$Shelf 0x"),
     ("future", "future", "FutureTask"),
+    ("connection", "cond", "ConditionObject 0x"),
 ];
 const THREADS: usize = 3;
 
@@ -48,8 +49,10 @@ fn locks_of_java_are_known_by_their_objects() {
     }
 }
 
-/// What lockstat says of the program, and what the kernel did.
+/// A run of the program: lockstat's words, its own, and the kernel's.
 struct Played {
+    /// The report of lockstat --now, before the players began.
+    now: Value,
     report: Value,
     results: Vec<Value>,
     logs: Logs,
@@ -62,11 +65,15 @@ impl Played {
         command.arg("-cp").arg(classes).arg("Locks");
         let mut program = Workload::spawn("java", command);
         let pid = program.pid();
+        let now = Tool::start("lockstat", format!("--now -j -p {pid}"))
+            .finish()
+            .report();
         let start = || Tool::start("lockstat", format!("-U -j --class all -p {pid}"));
         let engines = &[Engine::Scheduler, Engine::LockCalls];
         let (output, results, logs) = logged(engines, start, &mut program);
         program.finish();
         Self {
+            now,
             report: output.report(),
             results,
             logs,
@@ -84,6 +91,21 @@ impl Played {
             self.assert_lock(&players, class, name);
         }
         self.assert_kept();
+        self.assert_idle();
+    }
+
+    /// The executor's thread has nothing to do where it waits for its own queue.
+    fn assert_idle(&self) {
+        let is_workers = |lock: &&Value| {
+            let mut waiters = list(lock, "waiters").iter();
+            let is_queue = text(lock, "name").starts_with("ConditionObject 0x");
+            is_queue && waiters.any(|waiter| waiter["comm"] == "worker")
+        };
+        let queues: Vec<&Value> = self.locks().iter().filter(is_workers).collect();
+        assert!(!queues.is_empty(), "{:#?}", self.locks());
+        for queue in queues {
+            assert_eq!(queue["for"], "work", "{queue:#}");
+        }
     }
 
     fn locks(&self) -> &[Value] {
@@ -159,6 +181,15 @@ impl Played {
             text(lock, "name").starts_with("ReentrantLock 0x"),
             "{lock:#}"
         );
+        let is_its = |wait: &&Value| wait["tid"] == kept["tid"];
+        let now = list(&self.now, "waits").iter().find(is_its);
+        let now = now.unwrap_or_else(|| panic!("{:#}", self.now));
+        let lock_now = "of java.util.concurrent.locks.ReentrantLock";
+        assert_eq!(
+            (&now["class"], &now["lock"]),
+            (&"Java lock".into(), &lock_now.into())
+        );
+        assert_eq!(now["holder"]["tid"], kept["holder"], "{now:#}");
         assert_eq!(
             number(only(lock, "holders"), "tid"),
             number(kept, "holder"),

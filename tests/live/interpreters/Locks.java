@@ -1,14 +1,16 @@
 import java.io.File;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 
-// Threads that take turns with each kind of lock, ROUNDS times each, and sleep while they have it; and one that waits all the time for a
-// lock that another one keeps.
+// Threads that take turns with each kind of lock, or with a pool's connection, ROUNDS times each, and sleep while they have it; one that
+// waits all the time for a lock that another one keeps; and an executor's.
 public class Locks {
 	static final int THREADS = 3, ROUNDS = 60, NAP_MS = 2;
 
@@ -20,7 +22,9 @@ public class Locks {
 	static final ReentrantReadWriteLock WRITES = new ReentrantReadWriteLock();
 	static final Semaphore PERMITS = new Semaphore(1);
 	static final Object SHELF = new Shelf();
-	static final ExecutorService POOL = Executors.newFixedThreadPool(1);
+	static Thread worker;
+	static final ExecutorService POOL = Executors.newFixedThreadPool(1, work -> worker = new Thread(work, "worker"));
+	static final BlockingQueue<String> CONNECTIONS = new ArrayBlockingQueue<>(1, true, List.of("connection"));
 
 	static void nap() throws Exception { Thread.sleep(NAP_MS); }
 
@@ -41,6 +45,11 @@ public class Locks {
 
 	static void monitor() throws Exception {
 		synchronized (SHELF) { nap(); }
+	}
+
+	static void connect() throws Exception {
+		String connection = CONNECTIONS.take();
+		try { nap(); } finally { CONNECTIONS.put(connection); }
 	}
 
 	static void future() throws Exception {
@@ -105,6 +114,9 @@ public class Locks {
 		play("permit", Locks::permit, begin, players);
 		play("monitor", Locks::monitor, begin, players);
 		play("future", Locks::future, begin, players);
+		play("connection", Locks::connect, begin, players);
+		POOL.submit(() -> 0).get();
+		awaitWaiting(worker);
 		awaitWaiting(waiter);
 		for (Thread player : players)
 			awaitWaiting(player);

@@ -48,7 +48,7 @@ impl Machine<'_> {
     /// Bytes of a pool of constants before the first one, behind its length and another number.
     fn pool_bytes(&self) -> Option<u64> {
         let length = self.fields.of(&["ConstantPool"], "_length")?.place;
-        Some(length.checked_add(8)?.next_multiple_of(8))
+        length.checked_add(8)?.checked_next_multiple_of(8)
     }
 
     fn in_array(&self, class: u64, is_it: impl Fn(u32) -> bool) -> Option<u64> {
@@ -121,7 +121,95 @@ impl Iterator for Numbers<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Description;
+    use super::super::tests::{DESCRIBED_AT, Memory, machine};
     use super::*;
+
+    const CLASS: u64 = 0x50_000;
+    const PARENT: u64 = 0x51_000;
+    const CONSTANTS: u64 = 0x52_000;
+    const ARRAY: u64 = 0x53_000;
+    const NAME: u64 = 0x54_000;
+    const COMMON: [(&str, &str, bool, u64); 6] = [
+        ("Klass", "_super", false, 8),
+        ("InstanceKlass", "_constants", false, 16),
+        ("ConstantPool", "_length", false, 4),
+        ("Symbol", "_length", false, 0),
+        ("Symbol", "_body", false, 2),
+        ("ObjectMonitor", "_owner", false, 8),
+    ];
+
+    /// A class without fields, whose parent has one that the third constant names. `more`: how its fields are listed.
+    fn classes(more: &[(&'static str, &'static str, bool, u64)], array: &[u8]) -> Memory {
+        let memory = machine();
+        let needed = [
+            ("ThreadsSMRSupport", "_java_thread_list", true, 0x30_000),
+            ("JavaThread", "_current_pending_monitor", false, 8),
+        ];
+        memory.describe(&[&COMMON[..], &needed, more].concat());
+        memory.put_word(CLASS + 8, PARENT);
+        memory.put_word(CLASS + 16, CONSTANTS);
+        memory.put_word(PARENT + 8, 0);
+        memory.put_word(PARENT + 16, CONSTANTS);
+        memory.put_word(PARENT + 24, ARRAY);
+        memory.put_word(CONSTANTS + 16 + 8 * 3, NAME);
+        memory.put(NAME, &[4, 0]);
+        memory.put(NAME + 2, b"task");
+        memory.put(ARRAY, array);
+        memory.put_word(0x60_000, 0);
+        memory
+    }
+
+    fn offset(memory: &Memory, name: &str) -> Option<u64> {
+        let read = |address: u64, buffer: &mut [u8]| memory.read(address, buffer);
+        let description = Description::read(DESCRIBED_AT, &read).expect("all that is needed");
+        Machine::of(&description, &read).offset(CLASS, name)
+    }
+
+    #[test]
+    fn a_field_is_found_in_an_array_of_numbers_and_in_a_stream() {
+        // Lengths first. Offsets in the array have two bits of their own.
+        let numbers: [u16; 12] = [0, 1, 0, 0, 1, 0, 0, 3, 0, 0, 28 << 2 | 1, 0];
+        let bytes: Vec<u8> = numbers
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect();
+        let array = [&12_u32.to_le_bytes()[..], &bytes].concat();
+        let fields = [
+            ("InstanceKlass", "_fields", false, 24),
+            ("Array<u2>", "_data", false, 4),
+        ];
+        let memory = classes(&fields, &array);
+        assert_eq!(offset(&memory, "task"), Some(28));
+        assert_eq!(offset(&memory, "none"), None);
+
+        // Two fields, the first of which has three numbers more.
+        let digits = [2, 0, 1, 0, 8, 0, 0b1_0101, 7, 7, 7, 3, 0, 28, 0, 0];
+        let digits: Vec<u8> = digits.iter().map(|digit: &u8| digit + 1).collect();
+        let stream = [&15_u32.to_le_bytes()[..], &digits].concat();
+        let fields = [
+            ("InstanceKlass", "_fieldinfo_stream", false, 24),
+            ("Array<u1>", "_data", false, 4),
+        ];
+        let memory = classes(&fields, &stream);
+        assert_eq!(offset(&memory, "task"), Some(28));
+        assert_eq!(offset(&memory, "none"), None);
+    }
+
+    #[test]
+    fn a_hostile_class_has_no_fields() {
+        let fields = [
+            ("InstanceKlass", "_fields", false, 24),
+            ("Array<u2>", "_data", false, 4),
+        ];
+        let memory = classes(&fields, &u32::MAX.to_le_bytes());
+        assert_eq!(offset(&memory, "task"), None);
+        // It is its own parent.
+        memory.put_word(PARENT + 8, PARENT);
+        assert_eq!(offset(&memory, "none"), None);
+        let memory = classes(&[("ConstantPool", "_length", false, u64::MAX - 9)], &[]);
+        assert_eq!(offset(&memory, "task"), None);
+    }
 
     #[test]
     fn numbers_end_with_a_lower_byte() {

@@ -1,4 +1,4 @@
-//! What the BPF side has to know of a machine, to read what a thread waits for as it goes to sleep.
+//! The layout of a machine, by which the BPF side reads what a thread waits for as it goes to sleep.
 
 use bpf::lockstat::types::java_machine;
 
@@ -13,7 +13,7 @@ pub(crate) const CLASS_UNKNOWN: u8 = 3;
 
 /// The ancestor of all that has an owner, and what it is an ancestor of at the least: Object comes first.
 const OWNABLE: &str = "java.util.concurrent.locks.AbstractOwnableSynchronizer";
-const DEPTH: u64 = 1;
+const DEPTH: u16 = 1;
 /// Classes that the machine knows by itself.
 const KNOWN_CLASSES: u64 = 160;
 
@@ -34,13 +34,16 @@ const CLASSES_IN_HEADERS: [&str; 1] = ["UseCompactObjectHeaders"];
 /// A collector, and its way since JDK 21, the only one since 24: references are more than addresses.
 const ZGC: [&str; 1] = ["UseZGC"];
 const GENERATIONAL: [&str; 1] = ["ZGenerational"];
+/// The lowest of the bits by which the older way tells its views of one object apart.
+const VIEWS: u64 = 1 << 42;
 
 /// Finds a variable of the machine's file by its name.
 pub(crate) type Variables<'a> = &'a mut dyn FnMut(&str) -> Option<u64>;
 
-/// What is read of objects, and not of the machine's own structures.
+/// Places in objects, and not in the machine's own structures.
 #[derive(Default)]
 struct Objects {
+    address_bits: u64,
     object_base: u64,
     ownable: u64,
     park_blocker: u16,
@@ -66,6 +69,7 @@ impl Machine<'_> {
             object_base: objects.object_base,
             class_base: class_base.unwrap_or(0),
             ownable: objects.ownable,
+            address_bits: objects.address_bits,
             os_thread: place(THREADS, "_osthread")?,
             thread_object: u16::try_from(threads_object.place).ok()?,
             pending_monitor: place(THREADS, "_current_pending_monitor")?,
@@ -75,7 +79,7 @@ impl Machine<'_> {
             native_thread: objects.native_thread,
             owner: objects.owner,
             class_at: place(&["oopDesc"], "_metadata._klass")?,
-            ancestor: place(&["Klass"], "_primary_supers[0]")? + 8 * DEPTH as u16,
+            ancestor: place(&["Klass"], "_primary_supers[0]")?.checked_add(8 * DEPTH)?,
             monitor_object: place(&["ObjectMonitor"], "_object")?,
             monitor_owner: u16::try_from(owner.place).ok()?,
             object_shift: self.first_shift(&OBJECT_SHIFT),
@@ -95,7 +99,8 @@ impl Machine<'_> {
         let flag = |at: Option<u64>| at.and_then(|at| self.byte(at)).map(|byte| byte != 0);
         // Numbers of owners came with JDK 24.
         let is_generational = flag(at(&GENERATIONAL)).unwrap_or(owner.is_number);
-        let has_colours = is_generational && flag(at(&ZGC)) == Some(true);
+        let uses_zgc = flag(at(&ZGC)) == Some(true);
+        let has_colours = is_generational && uses_zgc;
         let places = [&PARK_BLOCKER[..], &NATIVE_THREAD, &OWNER].map(&mut at);
         let ([Some(blocker), Some(native), Some(owner)], Some(is_short), Some(classes)) =
             (places, flag(at(&SHORT_REFERENCES)), at(&CLASSES))
@@ -103,6 +108,7 @@ impl Machine<'_> {
             return Some(Objects {
                 class_place: CLASS_UNKNOWN,
                 has_colours,
+                address_bits: u64::MAX,
                 ..Objects::default()
             });
         };
@@ -113,6 +119,10 @@ impl Machine<'_> {
         let object_base = self.first_word(&OBJECT_BASE).filter(|_| is_short);
         Some(Objects {
             object_base: object_base.unwrap_or(0),
+            address_bits: match uses_zgc && !has_colours {
+                true => VIEWS - 1,
+                false => u64::MAX,
+            },
             ownable: self.known_class(classes, OWNABLE)?,
             park_blocker: offset(blocker)?,
             native_thread: offset(native)?,

@@ -124,11 +124,11 @@ fn without_symbols_monitors_only_are_known() {
 
 #[test]
 fn references_have_colours_if_the_collector_is_generational() {
-    for (flags, has_colours) in [
-        (&[(ZGC[0], 1)][..], 0),
-        (&[(ZGC[0], 1), (GENERATIONAL[0], 0)], 0),
-        (&[(ZGC[0], 1), (GENERATIONAL[0], 1)], 1),
-        (&[(ZGC[0], 0), (GENERATIONAL[0], 1)], 0),
+    for (flags, has_colours, address_bits) in [
+        (&[(ZGC[0], 1)][..], 0, VIEWS - 1),
+        (&[(ZGC[0], 1), (GENERATIONAL[0], 0)], 0, VIEWS - 1),
+        (&[(ZGC[0], 1), (GENERATIONAL[0], 1)], 1, u64::MAX),
+        (&[(ZGC[0], 0), (GENERATIONAL[0], 1)], 0, u64::MAX),
     ] {
         let mut made = Made::new();
         for (name, value) in flags {
@@ -136,6 +136,7 @@ fn references_have_colours_if_the_collector_is_generational() {
         }
         let layout = made.layout().expect("a layout");
         assert_eq!(layout.has_colours, has_colours, "{flags:?}");
+        assert_eq!(layout.address_bits, address_bits, "{flags:?}");
     }
 }
 

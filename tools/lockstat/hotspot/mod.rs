@@ -10,6 +10,7 @@ mod structs;
 use std::ops::Range;
 
 pub(crate) use layout::CLASS_UNKNOWN;
+pub(crate) use parked::Awaited;
 pub(crate) use structs::Pages;
 use structs::{Fields, Read, word_of};
 
@@ -105,7 +106,7 @@ pub(crate) struct JavaThread {
     pub(crate) tid: u32,
     /// The monitor that it waits to have.
     pub(crate) awaited: Option<u64>,
-    /// Of its JavaThread.
+    /// Its JavaThread's.
     pub(crate) address: u64,
     /// Its number in monitors.
     pub(crate) owner_id: Option<u64>,

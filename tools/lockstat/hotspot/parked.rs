@@ -1,4 +1,4 @@
-//! What a thread waits for, as it says so itself: `java.bpf.h` reads the same.
+//! A thread's own word on what it waits for: `java.bpf.h` reads the same.
 
 use bpf::lockstat::types::java_machine;
 
@@ -20,7 +20,7 @@ pub(crate) enum What {
     Blocker,
 }
 
-/// What a thread waits for: addresses of the object, its class, and its monitor; 0: there is none.
+/// The thing that a thread waits for: addresses of the object, its class, and its monitor; 0: there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Awaited {
     pub(crate) what: What,
@@ -48,7 +48,7 @@ impl Machine<'_> {
         let object = self.long_reference(layout, handle)?;
         Some(Awaited {
             what,
-            object,
+            object: object & layout.address_bits,
             class: self.class_of(layout, object)?,
             monitor,
             owner: 0,
@@ -72,7 +72,7 @@ impl Machine<'_> {
         let owner = is_ownable.then(|| self.owner_of(layout, object));
         Some(Awaited {
             what: What::Blocker,
-            object,
+            object: object & layout.address_bits,
             class,
             monitor: 0,
             owner: owner.flatten().unwrap_or(0),
@@ -129,7 +129,7 @@ impl Machine<'_> {
             _ => return self.word(at),
         };
         let far = number.checked_shl(layout.class_shift.into()).unwrap_or(0);
-        Some(layout.class_base.wrapping_add(far))
+        (number != 0).then(|| layout.class_base.wrapping_add(far))
     }
 }
 

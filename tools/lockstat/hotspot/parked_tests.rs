@@ -20,6 +20,7 @@ const ITS_THREAD: u64 = 0x58_000;
 fn layout() -> java_machine {
     java_machine {
         ownable: OWNABLE,
+        address_bits: u64::MAX,
         class_base: CLASS - 0x40,
         class_shift: 3,
         thread_object: 8,
@@ -143,6 +144,17 @@ fn what_has_no_owner_has_none() {
     memory.put_word(OBJECT + 32, 0);
     let sleeper = awaited(&memory, &layout()).expect("it can be read");
     assert_eq!((sleeper.what, sleeper.class), (What::Sleep, 0));
+}
+
+#[test]
+fn an_object_is_the_same_in_all_views_of_it() {
+    let memory = parked(|at| at);
+    let layout = java_machine {
+        address_bits: 0xffff,
+        ..layout()
+    };
+    let object = awaited(&memory, &layout).map(|awaited| awaited.object);
+    assert_eq!(object, Some(LOCK & 0xffff));
 }
 
 #[test]

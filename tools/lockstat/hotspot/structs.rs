@@ -2,7 +2,7 @@
 //!
 //! All of it is another process's memory, and may be anything: what makes no sense is missing.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 /// Fills the buffer with what lies at an address, or says that it is not there.
@@ -10,6 +10,9 @@ pub(crate) type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> bool;
 
 /// Bytes that are read at once.
 const PAGE: u64 = 4096;
+/// Pages that are kept at once, and that are read in all: a large machine's, and as many as a hostile one may have.
+const MOST_KEPT: usize = 4096;
+const MOST_READ: usize = 1 << 15;
 /// An entry: names of a type, a field and the field's type, whether it is static, its offset, its address.
 const ENTRY: usize = 48;
 /// HotSpot has a thousand.
@@ -79,6 +82,8 @@ impl Fields {
 pub(crate) struct Pages<'a> {
     read: Read<'a>,
     known: RefCell<HashMap<u64, Option<Box<[u8]>>>>,
+    /// Pages that may be read still.
+    left: Cell<usize>,
 }
 
 impl<'a> Pages<'a> {
@@ -86,15 +91,21 @@ impl<'a> Pages<'a> {
         Self {
             read,
             known: RefCell::default(),
+            left: Cell::new(MOST_READ),
         }
     }
 
     /// Fills the buffer with what lies at an address; `false`: it is not there.
     pub(crate) fn fill(&self, address: u64, buffer: &mut [u8]) -> bool {
         let mut known = self.known.borrow_mut();
+        if known.len() >= MOST_KEPT {
+            known.clear();
+        }
         let mut at = address;
         for byte in buffer {
             let page = known.entry(at & !(PAGE - 1)).or_insert_with_key(|begin| {
+                let left = self.left.get().checked_sub(1)?;
+                self.left.set(left);
                 let mut page = vec![0; PAGE as usize].into_boxed_slice();
                 (self.read)(*begin, &mut page).then_some(page)
             });

@@ -45,6 +45,8 @@ const LASTING: [&str; 8] = [
     "java.util.concurrent.locks.ReentrantReadWriteLock$",
     "java.util.concurrent.locks.StampedLock",
 ];
+/// Classes whose names are kept.
+const MOST_CLASSES: usize = 1 << 15;
 /// The program that starts most of them.
 const LAUNCHER: &str = "java";
 
@@ -67,6 +69,10 @@ pub(crate) struct Javas {
     machines: HashMap<u32, Known>,
     looked: HashMap<u32, Looked>,
     classes: HashMap<(u32, u64), Arc<str>>,
+    /// Times that the BPF side could not be told.
+    untold: u64,
+    /// Processes that there was no room for.
+    left_out: u64,
 }
 
 impl Javas {
@@ -76,18 +82,13 @@ impl Javas {
         tgids: &[u32],
         skel: &mut LockstatSkel<'_>,
         places: &mut Places,
-    ) -> Result<()> {
+    ) {
         let among: BTreeSet<u32> = match tgids {
             [] => all_processes().into_iter().filter(is_launcher).collect(),
             tgids => tgids.iter().copied().collect(),
         };
-        for tgid in &among {
-            self.look(*tgid, skel, places)?;
-        }
-        for (tgid, known) in &mut self.machines {
-            known.follow(*tgid, &Sleepers::of(*tgid), skel)?;
-        }
-        self.name(skel)
+        let told = self.tell(&among, skel, places, Sleepers::of);
+        self.untold += u64::from(told.is_err());
     }
 
     /// Looks for machines among processes that wait for what nobody has seen yet, and takes in new threads and classes of those that are
@@ -97,12 +98,23 @@ impl Javas {
         news: &BTreeSet<u32>,
         skel: &mut LockstatSkel<'_>,
         places: &mut Places,
+    ) {
+        let told = self.tell(news, skel, places, |_| Sleepers::default());
+        self.untold += u64::from(told.is_err());
+    }
+
+    fn tell(
+        &mut self,
+        news: &BTreeSet<u32>,
+        skel: &mut LockstatSkel<'_>,
+        places: &mut Places,
+        asleep: impl Fn(u32) -> Sleepers,
     ) -> Result<()> {
         for tgid in news {
             self.look(*tgid, skel, places)?;
         }
         for (tgid, known) in &mut self.machines {
-            known.follow(*tgid, &Sleepers::default(), skel)?;
+            known.follow(*tgid, &asleep(*tgid), skel)?;
         }
         if !self.machines.is_empty() {
             self.name(skel)?;
@@ -141,7 +153,16 @@ impl Javas {
                 "virtual threads' waits are not shown",
             ),
         ];
-        lines.into_iter().flatten().collect()
+        let missed = [
+            (self.left_out, "Java processes: too many at once"),
+            (
+                self.untold,
+                "times that new threads of Java were not taken in",
+            ),
+        ];
+        let missed = missed.into_iter().filter(|(count, _)| *count > 0);
+        let missed = missed.map(|(count, what)| format!("{count} {what}"));
+        lines.into_iter().flatten().chain(missed).collect()
     }
 
     fn look(&mut self, tgid: u32, skel: &mut LockstatSkel<'_>, places: &mut Places) -> Result<()> {
@@ -157,11 +178,12 @@ impl Javas {
         }
         let (library, variable) = DESCRIPTION;
         let described = places.variable_of_library(tgid, library, variable);
-        if self.looked.len() < MOST_LOOKED_AT {
-            let wait = if described.is_some() { SOON } else { AGAIN };
-            let again = Instant::now() + wait;
-            self.looked.insert(tgid, Looked { space, again });
+        if self.looked.len() >= MOST_LOOKED_AT {
+            self.looked.clear();
         }
+        let wait = if described.is_some() { SOON } else { AGAIN };
+        let again = Instant::now() + wait;
+        self.looked.insert(tgid, Looked { space, again });
         let read = memory_of(tgid);
         let description = described.and_then(|at| Description::read(at, &read));
         let Some(description) = description.filter(|_| self.has_room(skel)) else {
@@ -200,27 +222,37 @@ impl Javas {
             self.classes
                 .retain(|(tgid, _), _| machines.contains_key(tgid));
         }
-        self.machines.len() < MOST
+        let has_room = self.machines.len() < MOST;
+        self.left_out += u64::from(!has_room);
+        has_room
     }
 
     /// Names the classes that have come, while their processes live.
     fn name(&mut self, skel: &LockstatSkel<'_>) -> Result<()> {
-        for (key, _) in maps::entries::<java_class_key, u8>(&skel.maps.java_classes)? {
+        for (key, said) in maps::entries::<java_class_key, u8>(&skel.maps.java_classes)? {
             let class = (key.tgid, key.class);
             let Some(known) = self.machines.get(&key.tgid) else {
                 continue;
             };
-            let Entry::Vacant(unnamed) = self.classes.entry(class) else {
-                continue;
+            if self.classes.len() >= MOST_CLASSES {
+                self.classes.clear();
+            }
+            let name = match self.classes.entry(class) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unnamed) => {
+                    let read = memory_of(key.tgid);
+                    let name = Machine::of(&known.description, &read).name(key.class);
+                    let Some(name) = name else {
+                        continue;
+                    };
+                    unnamed.insert(name.into())
+                }
             };
-            let read = memory_of(key.tgid);
-            let name = Machine::of(&known.description, &read).name(key.class);
-            let Some(name) = name else {
-                continue;
-            };
+            // The BPF side may have forgotten it meanwhile.
             let lasts = u8::from(LASTING.iter().any(|lasting| name.starts_with(lasting)));
-            put(&skel.maps.java_classes, &key, &lasts)?;
-            unnamed.insert(name.into());
+            if lasts != said {
+                put(&skel.maps.java_classes, &key, &lasts)?;
+            }
         }
         Ok(())
     }
@@ -247,6 +279,13 @@ fn put<K: Plain, V: Plain>(map: &impl MapCore, key: &K, value: &V) -> Result<()>
     // SAFETY: the BPF side's types have no padding.
     let [key, value] = unsafe { [plain::as_bytes(key), plain::as_bytes(value)] };
     Ok(map.update(key, value, MapFlags::ANY)?)
+}
+
+/// Puts something into a map of the BPF side's, unless that has it: it is missing if there is no room.
+fn put_new<K: Plain, V: Plain>(map: &impl MapCore, key: &K, value: &V) {
+    // SAFETY: the BPF side's types have no padding.
+    let [key, value] = unsafe { [plain::as_bytes(key), plain::as_bytes(value)] };
+    let _ = map.update(key, value, MapFlags::NO_EXIST);
 }
 
 fn is_launcher(tgid: &u32) -> bool {

@@ -11,8 +11,8 @@ use bpf::lockstat::types::{
 
 use super::asleep::Sleepers;
 use super::executors::Queues;
-use super::put;
-use crate::lockstat::hotspot::{JavaThread, Machine};
+use super::{put, put_new};
+use crate::lockstat::hotspot::{Awaited, JavaThread, Machine};
 
 /// A process and its machine.
 pub(super) struct Process<'a> {
@@ -21,8 +21,8 @@ pub(super) struct Process<'a> {
     pub(super) layout: &'a java_machine,
 }
 
-/// Time between looks at all threads: one may have begun where another one was.
-const AFRESH: Duration = Duration::from_secs(10);
+/// Time between looks at all threads: one may have begun where another one was, and the BPF side may have forgotten some.
+const AFRESH: Duration = Duration::from_secs(30);
 
 /// Threads that the BPF side was told of.
 #[derive(Default)]
@@ -55,6 +55,9 @@ impl Threads {
         let Some(listed) = machine.listed(list) else {
             return Ok(());
         };
+        if is_due {
+            self.queues.forget();
+        }
         let mut told = HashMap::new();
         let mut news = Vec::new();
         for address in listed {
@@ -64,7 +67,7 @@ impl Threads {
                 continue;
             };
             told.insert(address, tid);
-            if self.told.get(&address) != Some(&tid) {
+            if is_due || self.told.get(&address) != Some(&tid) {
                 news.extend(machine.thread(address));
                 self.queues.learn(machine, layout, address);
             }
@@ -81,15 +84,25 @@ impl Threads {
 impl Process<'_> {
     fn tell(&self, news: &[JavaThread], asleep: &Sleepers, skel: &LockstatSkel<'_>) -> Result<()> {
         let tgid = self.tgid;
+        let by_address: HashMap<u64, u32> = news.iter().map(|one| (one.address, one.tid)).collect();
+        let mut owners = HashMap::new();
+        let mut has = |monitor| {
+            let owner = || Some(self.machine.owner(monitor, news)?.tid);
+            *owners.entry(monitor).or_insert_with(owner)
+        };
         for thread in news {
-            let value = self.value(thread, news, asleep);
+            let owner = |awaited: &Awaited| match thread.awaited {
+                Some(monitor) => has(monitor),
+                None => by_address.get(&awaited.owner).copied(),
+            };
+            let value = self.value(thread, owner, asleep);
             if value.class != 0 {
                 let class = java_class_key {
                     class: value.class,
                     tgid,
                     hole: 0,
                 };
-                put(&skel.maps.java_classes, &class, &0_u8)?;
+                put_new(&skel.maps.java_classes, &class, &0_u8);
             }
             let key = java_thread_key {
                 tgid,
@@ -108,8 +121,13 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// A thread for the BPF side, and if it has slept since before tracing began, what for. `all`: those that may have that.
-    fn value(&self, thread: &JavaThread, all: &[JavaThread], asleep: &Sleepers) -> java_thread {
+    /// A thread for the BPF side, and if it has slept since before tracing began, what for. `owner`: the thread that has that.
+    fn value(
+        &self,
+        thread: &JavaThread,
+        owner: impl FnOnce(&Awaited) -> Option<u32>,
+        asleep: &Sleepers,
+    ) -> java_thread {
         let unknown = java_thread {
             address: thread.address,
             ..java_thread::default()
@@ -121,11 +139,7 @@ impl Process<'_> {
         let Some(awaited) = awaited.filter(|_| before.sleeps_still(self.tgid)) else {
             return unknown;
         };
-        let owner = match thread.awaited {
-            Some(monitor) => self.machine.owner(monitor, all),
-            None => all.iter().find(|one| one.address == awaited.owner),
-        };
-        let owner = owner.and_then(|owner| asleep.get(owner.tid));
+        let owner = owner(&awaited).and_then(|owner| asleep.get(owner));
         java_thread {
             switches: before.switches,
             class: awaited.class,

@@ -42,7 +42,7 @@ impl Described {
 /// A lock that a thread waits for.
 struct Lock {
     kind: Waited,
-    /// Of the monitor, or of the lock's object.
+    /// The monitor's, or the lock's object's.
     address: u64,
     /// The name of its class.
     class: Option<String>,

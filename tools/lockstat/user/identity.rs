@@ -81,9 +81,9 @@ struct Settled {
 /// What is judged without any stack or memory, calls that raced, is what its surest neighbour at the same address is. An earlier
 /// interval has counted waits that go on; they have time.
 fn settle_classes(locks: &mut [Lock]) {
-    let mut surest: HashMap<(u32, u64), Settled> = HashMap::new();
+    let mut surest = HashMap::new();
     for lock in locks.iter() {
-        let at = (lock.row.identity.tgid, lock.row.identity.address);
+        let at = word_of(lock);
         let settled = Settled {
             confidence: lock.row.confidence,
             total_ns: lock.row.total_ns,
@@ -96,7 +96,7 @@ fn settle_classes(locks: &mut [Lock]) {
         *best = settled.max(*best);
     }
     for lock in locks.iter_mut() {
-        let at = (lock.row.identity.tgid, lock.row.identity.address);
+        let at = word_of(lock);
         let best = surest[&at];
         let only_raced = lock.row.contentions == 0 && lock.row.total_ns == 0;
         if only_raced || lock.row.confidence < SURE {
@@ -104,6 +104,14 @@ fn settle_classes(locks: &mut [Lock]) {
             (lock.row.class, lock.row.confidence) = (best.word, best.confidence);
         }
     }
+}
+
+/// The word that a lock is waited on at. One of a thread of Java's serves for all that it waits for.
+fn word_of(lock: &Lock) -> (u32, u64, Option<(u8, u64)>) {
+    let identity = &lock.row.identity;
+    let object = lock.java.as_ref();
+    let object = object.map(|_| (identity.class, identity.object));
+    (identity.tgid, identity.address, object)
 }
 
 /// How far the futex word is behind the lock's beginning.

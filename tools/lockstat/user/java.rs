@@ -1,4 +1,4 @@
-//! What threads of a Java virtual machine wait for: an object, whose class says what it is.
+//! Objects that threads of a Java virtual machine wait for, whose classes say what they are.
 
 use std::sync::Arc;
 
@@ -16,10 +16,19 @@ const LASTING: u8 = 0xfc;
 const PASSING: u8 = 0xfd;
 
 /// Functions that stand for a sleep, a wait to be notified, and one for a monitor, with their files.
-const SLEEPS: Call<'_> = ("java.lang.Thread.sleep", None);
+const SLEEPS: Call<'_> = ("java.lang.Thread.sleep", Some(CLASSES));
 const NOTIFIED: Call<'_> = ("ObjectMonitor::wait", Some(LIBRARY));
 const ENTERED: Call<'_> = ("ObjectMonitor::enter", Some(LIBRARY));
 const LIBRARY: &str = "libjvm.so";
+/// The library of Java's classes, as rules call it.
+const CLASSES: &str = "java";
+/// Beginnings of functions that put a thread to sleep for a time, or park it.
+const NAPS: [&str; 4] = [
+    "JavaThread::sleep",
+    "JVM_Sleep",
+    "os::sleep",
+    "Parker::park",
+];
 /// Packages of what waiting is made of: their functions ask for no lock.
 const PACKAGES: [&str; 3] = [
     "java.util.concurrent.",
@@ -29,7 +38,7 @@ const PACKAGES: [&str; 3] = [
 /// A function that the machine interprets, and has no name for.
 const INTERPRETER: &str = "Interpreter";
 
-/// What a row's threads wait for.
+/// The object that a row's threads wait for.
 pub(super) struct Object {
     /// `LOCK_OF_…` of the BPF side.
     kind: u8,
@@ -52,6 +61,12 @@ impl Object {
         })
     }
 
+    /// Looks whether the stack of a thread that is said to sleep, root first, does not say otherwise: native code waits for a time, too.
+    pub(super) fn fits(&self, frames: &[Frame]) -> bool {
+        let naps = |name: &str| NAPS.iter().any(|nap| name.starts_with(nap));
+        self.kind != SLEEP || frames.is_empty() || frames.iter().any(|frame| naps(&frame.name))
+    }
+
     /// Functions that stand for the object in rules, leaf first: where monitors are waited for, and its class.
     pub(super) fn calls(&self) -> impl Iterator<Item = Call<'_>> {
         let function = match self.kind {
@@ -62,12 +77,15 @@ impl Object {
         };
         // Any object may be a monitor.
         let class = self.class.as_deref().filter(|_| self.kind != MONITOR);
-        let class = class.map(|class| (class, None));
+        let class = class.map(|class| (class, Some(CLASSES)));
         function.into_iter().chain(class)
     }
 
     /// The class as programs write it: `ReentrantLock` of the library's own, for which its inner classes work.
     pub(super) fn name(&self) -> &str {
+        if self.kind == SLEEP {
+            return "Thread.sleep";
+        }
         let class = self.class.as_deref().unwrap_or("object");
         let Some(own) = class.strip_prefix("java.util.concurrent.") else {
             return class;

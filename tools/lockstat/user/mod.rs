@@ -27,7 +27,7 @@ use crate::lockstat::known::forget_unused;
 use crate::lockstat::merge;
 use crate::lockstat::names::Names;
 use crate::lockstat::row::{For, Holder, HolderKind, Identity, LeftOut, LockRow, SURE, Side};
-use crate::lockstat::turns::take_turns;
+use crate::lockstat::turns::{pass_on, take_turns};
 use identity::Lock;
 use idle::{Depth, Seen};
 use java::Object;
@@ -136,11 +136,13 @@ fn judge(
     let first_walked = known.map_or(0, |known| known.user_stack);
     let rules = &names.rules;
     let futex = row.identity;
-    let java = Object::of(futex, names);
+    let heaviest = row.waiters.first().map_or(0, |waiter| waiter.user);
+    let frames = stacks.user_names(heaviest);
+    let java = Object::of(futex, names).filter(|object| object.fits(&frames));
     let gil = stacks.python_lock(futex.tgid, futex.address);
     let verdict = match (gil, &java) {
         (Some(_), _) => python::gil(),
-        (_, Some(object)) => of_java(rules, &row, object, stacks),
+        (_, Some(object)) => of_java(rules, &row, object, &frames),
         _ => verdict(rules, &row, &evidence, first_walked, stacks),
     };
     let meaning = verdict.meaning;
@@ -230,11 +232,9 @@ fn verdict(
     best.unwrap_or_else(|| classify(rules, evidence, [].into_iter()))
 }
 
-/// What an object of Java's is, which a function of the program may know better.
-fn of_java(rules: &Rules, row: &LockRow, object: &Object, stacks: &mut StackTable) -> Verdict {
-    let heaviest = row.waiters.first().map_or(0, |waiter| waiter.user);
-    let frames = stacks.user_names(heaviest);
-    let functions = object.calls().chain(calls(&frames));
+/// The verdict on an object of Java's, which a function of the program may know better; `frames` are those of the heaviest stack.
+fn of_java(rules: &Rules, row: &LockRow, object: &Object, frames: &[Frame]) -> Verdict {
+    let functions = object.calls().chain(calls(frames));
     let mut verdict = classify(rules, &Evidence::default(), functions);
     let has_owner = row
         .holders
@@ -246,11 +246,20 @@ fn of_java(rules: &Rules, row: &LockRow, object: &Object, stacks: &mut StackTabl
     }
     if is_unsaid && object.is_work {
         verdict.meaning.role = Role::Work;
-    } else if is_unsaid && idle::release_each_other(row) {
-        // They pass something on that is no work: a permit, a connection of a pool.
+    } else if is_unsaid && passes_on(row, verdict.meaning.class) {
         verdict.meaning.role = Role::Trouble;
     }
     verdict
+}
+
+/// Looks whether threads pass something on that is no work: a permit, a connection of a pool. Takers from a queue wake each other, too, but
+/// keep what they took for no longer than that takes.
+fn passes_on(row: &LockRow, class: Class) -> bool {
+    match class {
+        Class::Cond => pass_on(row),
+        Class::Sem | Class::Named => idle::release_each_other(row),
+        _ => false,
+    }
 }
 
 fn caller(rules: &Rules, stack: u64, class: Class, stacks: &mut StackTable) -> Option<Arc<str>> {
