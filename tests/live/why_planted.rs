@@ -219,10 +219,14 @@ fn assert_share(report: &Value, what: &str, found_ns: u64, told_ns: u64) {
 /// The log's causes that both mixtures have.
 fn assert_common(report: &Value, told: &Value) {
     let wait = line(report, "socket", "await_peer");
-    let (peer, share) = first_culprit(wait);
+    let (peer, _) = first_culprit(wait);
     assert_eq!(text(peer, "comm"), "slowpeer", "{wait:#}");
     assert_eq!(number(peer, "pid"), number(told, "peer"), "{wait:#}");
-    assert_within("share of the peer", share, 0.95..=1.0, wait);
+    // An interrupt that comes as the peer sends delivers what it has sent: one of 15 answers is 7 %.
+    let others = list(wait, "culprits").iter().skip(1);
+    for other in others {
+        assert_eq!(other["interrupt"], true, "{wait:#}");
+    }
     assert_share(
         report,
         "socket",

@@ -23,8 +23,8 @@ const RUNS: [(&str, &str); 12] = [
     ("why", "--brief --slowest 1% --all 300ms"),
 ];
 
-/// Objects whose keys are names of others: losses and errors, ends of stacks, files.
-const BY_NAME: [&str; 4] = ["losses", "errors", "user_ends", "build_ids"];
+/// Objects whose keys are names of others: losses and errors, ends of stacks, files, disks.
+const BY_NAME: [&str; 5] = ["losses", "errors", "user_ends", "build_ids", "disks_busy"];
 
 fn add_keys(value: &Value, found: &mut BTreeSet<String>) {
     match value {
