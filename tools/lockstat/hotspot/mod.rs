@@ -9,6 +9,8 @@ mod structs;
 
 use std::ops::Range;
 
+use symbols::memory;
+
 pub(crate) use layout::CLASS_UNKNOWN;
 pub(crate) use parked::Awaited;
 pub(crate) use structs::Pages;
@@ -264,10 +266,15 @@ impl<'a> Machine<'a> {
     }
 }
 
+/// Reads a process's memory: all of the buffer, or it says that it cannot.
+pub(crate) fn memory_of(tgid: u32) -> impl Fn(u64, &mut [u8]) -> bool {
+    move |address, buffer| memory::read(tgid, address, buffer).ok() == Some(buffer.len())
+}
+
 fn word(read: Read<'_>, address: u64) -> Option<u64> {
     let mut bytes = [0; 8];
     read(address, &mut bytes).then(|| word_of(&bytes))
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

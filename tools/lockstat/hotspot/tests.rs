@@ -6,21 +6,21 @@ use super::*;
 
 /// Words and text by their addresses; what has none is not there.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     bytes: RefCell<Vec<(u64, Vec<u8>)>>,
     next: RefCell<u64>,
 }
 
-pub(super) const DESCRIBED_AT: u64 = 0x1000;
+pub(crate) const DESCRIBED_AT: u64 = 0x1000;
 const TABLE: u64 = 0x10_000;
 const NAMES: u64 = 0x20_000;
 
 impl Memory {
-    pub(super) fn put(&self, address: u64, bytes: &[u8]) {
+    pub(crate) fn put(&self, address: u64, bytes: &[u8]) {
         self.bytes.borrow_mut().push((address, bytes.to_vec()));
     }
 
-    pub(super) fn put_word(&self, address: u64, word: u64) {
+    pub(crate) fn put_word(&self, address: u64, word: u64) {
         self.put(address, &word.to_le_bytes());
     }
 
@@ -34,7 +34,7 @@ impl Memory {
     }
 
     /// The last that was put somewhere is there; holes between are zeros.
-    pub(super) fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
+    pub(crate) fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
         let all = self.bytes.borrow();
         let end = all.iter().map(|(at, bytes)| at + bytes.len() as u64).max();
         if address < DESCRIBED_AT || address >= end.unwrap_or(0) {
@@ -53,7 +53,7 @@ impl Memory {
     }
 
     /// A table with an entry for each field.
-    pub(super) fn describe(&self, fields: &[(&str, &str, bool, u64)]) {
+    pub(crate) fn describe(&self, fields: &[(&str, &str, bool, u64)]) {
         self.put_word(DESCRIBED_AT, TABLE);
         for (number, (kind, name, is_static, place)) in fields.iter().enumerate() {
             let entry = TABLE + 48 * number as u64;
@@ -81,7 +81,7 @@ const FIELDS: [(&str, &str, bool, u64); 9] = [
 const MONITOR: u64 = 0x40_000;
 
 /// Two threads, the second of which waits for the monitor.
-pub(super) fn machine() -> Memory {
+pub(crate) fn machine() -> Memory {
     let memory = Memory::default();
     memory.describe(&FIELDS);
     memory.put_word(LIST, LIST + 8);

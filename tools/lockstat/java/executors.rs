@@ -157,3 +157,7 @@ impl Known {
         Some(to).filter(|to| *to != 0)
     }
 }
+
+#[cfg(test)]
+#[path = "executors_tests.rs"]
+mod tests;

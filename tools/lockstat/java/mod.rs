@@ -18,13 +18,14 @@ use libbpf_rs::{MapCore, MapFlags};
 use loader::{maps, section};
 use plain::Plain;
 use profile::units;
-use symbols::memory;
 use symbols::places::Places;
 
 use asleep::Sleepers;
 use threads::{Process, Threads};
 
-use crate::lockstat::hotspot::{CLASS_UNKNOWN, DESCRIPTION, Description, Machine, Pages};
+use crate::lockstat::hotspot::{
+    CLASS_UNKNOWN, DESCRIPTION, Description, Machine, Pages, memory_of,
+};
 
 /// `MAX_JAVAS` of the BPF side.
 const MOST: usize = 256;
@@ -291,8 +292,4 @@ fn put_new<K: Plain, V: Plain>(map: &impl MapCore, key: &K, value: &V) {
 fn is_launcher(tgid: &u32) -> bool {
     let program = std::fs::read_link(format!("/proc/{tgid}/exe"));
     program.is_ok_and(|program| program.file_name().is_some_and(|name| name == LAUNCHER))
-}
-
-fn memory_of(tgid: u32) -> impl Fn(u64, &mut [u8]) -> bool {
-    move |address, buffer| memory::read(tgid, address, buffer).ok() == Some(buffer.len())
 }

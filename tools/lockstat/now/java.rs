@@ -4,14 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use bpf::lockstat::types::java_machine;
 use host::procs;
-use symbols::memory;
 use symbols::places::Places;
 
 use super::claim::Claim;
 use super::lock::{Holder, Identity, Told, Wait, Waited};
 use super::thread::Threads;
 use super::waits::Found;
-use crate::lockstat::hotspot::{DESCRIPTION, Description, JavaThread, Machine};
+use crate::lockstat::hotspot::{DESCRIPTION, Description, JavaThread, Machine, memory_of};
 
 /// Virtual machines whose threads are looked at.
 const MOST_MACHINES: usize = 64;
@@ -214,8 +213,4 @@ fn with_machine(tgid: u32, described: &Described, does: impl FnOnce(&Machine<'_>
     if let Some(threads) = machine.threads() {
         does(&machine, &threads);
     }
-}
-
-fn memory_of(tgid: u32) -> impl Fn(u64, &mut [u8]) -> bool {
-    move |address, buffer| memory::read(tgid, address, buffer).ok() == Some(buffer.len())
 }
