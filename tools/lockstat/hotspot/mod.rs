@@ -4,6 +4,7 @@
 
 mod fields;
 mod layout;
+mod loaded;
 mod parked;
 mod structs;
 
@@ -31,7 +32,7 @@ const CLASS_SHIFT: u32 = 42;
 const LONGEST_CLASS: usize = 512;
 
 const THREADS: &[&str] = &["JavaThread", "Thread"];
-const WANTED: [(&str, &str); 44] = [
+const WANTED: [(&str, &str); 46] = [
     ("ThreadsSMRSupport", "_java_thread_list"),
     ("ThreadsList", "_length"),
     ("ThreadsList", "_threads"),
@@ -66,6 +67,8 @@ const WANTED: [(&str, &str); 44] = [
     ("CompressedOops", "_narrow_oop._shift"),
     ("Universe", "_narrow_oop._shift"),
     ("Klass", "_primary_supers[0]"),
+    ("ClassLoaderData", "_klasses"),
+    ("Klass", "_next_link"),
     ("Klass", "_super"),
     ("Klass", "_name"),
     ("InstanceKlass", "_constants"),

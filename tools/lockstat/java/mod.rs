@@ -89,6 +89,7 @@ impl Javas {
             tgids => tgids.iter().copied().collect(),
         };
         let told = self.tell(&among, skel, places, Sleepers::of);
+        let told = told.and_then(|()| self.tell_loaded(skel, places));
         self.untold += u64::from(told.is_err());
     }
 
@@ -226,6 +227,28 @@ impl Javas {
         let has_room = self.machines.len() < MOST;
         self.left_out += u64::from(!has_room);
         has_room
+    }
+
+    /// Tells which of the classes that are loaded already are of objects that last.
+    fn tell_loaded(&mut self, skel: &LockstatSkel<'_>, places: &mut Places) -> Result<()> {
+        for (tgid, known) in &self.machines {
+            let memory = memory_of(*tgid);
+            let pages = Pages::new(&memory);
+            let read = |address: u64, buffer: &mut [u8]| pages.fill(address, buffer);
+            let variables =
+                &mut |name: &str| places.variable_of_library(*tgid, DESCRIPTION.0, name);
+            let machine = Machine::of(&known.description, &read);
+            for (class, name) in machine.loaded(variables, &LASTING) {
+                let key = java_class_key {
+                    class,
+                    tgid: *tgid,
+                    hole: 0,
+                };
+                put(&skel.maps.java_classes, &key, &1_u8)?;
+                self.classes.insert((*tgid, class), name.into());
+            }
+        }
+        Ok(())
     }
 
     /// Names the classes that have come, while their processes live.
