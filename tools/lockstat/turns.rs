@@ -20,7 +20,6 @@ const MOST_HELD: f64 = 1.3;
 #[derive(Clone, Copy, Default)]
 struct Part {
     waits: u64,
-    waited_ns: u64,
     releases: u64,
 }
 
@@ -40,7 +39,7 @@ impl Part {
 pub(crate) fn take_turns(row: &LockRow, window_ns: u64) -> bool {
     // Several have work at once.
     let [known_ns, _] = held(row);
-    known_ns as f64 <= MOST_HELD * window_ns as f64 && pass_on(row)
+    known_ns as f64 <= MOST_HELD * window_ns as f64 && is_kept(row) && are_balanced(row)
 }
 
 /// Time of all turns, ns: known, and not.
@@ -51,22 +50,24 @@ fn held(row: &LockRow) -> [u64; 2] {
     })
 }
 
-/// Looks whether several threads have something by turns while others wait for it, be it one thing or several.
-pub(crate) fn pass_on(row: &LockRow) -> bool {
+/// Looks whether whoever ends waits has kept something for a time before: else nobody has any work.
+pub(crate) fn is_kept(row: &LockRow) -> bool {
+    let mut waited: HashMap<(u32, u32), u64> = HashMap::new();
+    for waiter in &row.waiters {
+        *waited.entry(thread(&waiter.task)).or_default() += waiter.total_ns;
+    }
+    let longest_ns = waited.into_values().max().unwrap_or(0);
+    held(row).iter().sum::<u64>() as f64 >= LEAST_HELD * longest_ns as f64
+}
+
+/// Looks whether threads release each other about as often as they wait.
+fn are_balanced(row: &LockRow) -> bool {
     let mut parts: HashMap<(u32, u32), Part> = HashMap::new();
     for waiter in &row.waiters {
-        let part = parts.entry(thread(&waiter.task)).or_default();
-        part.waits += waiter.count;
-        part.waited_ns += waiter.total_ns;
+        parts.entry(thread(&waiter.task)).or_default().waits += waiter.count;
     }
     for holder in &row.holders {
         parts.entry(thread(&holder.task)).or_default().releases += holder.waits;
-    }
-    // Nobody has any work.
-    let longest_ns = parts.values().map(|part| part.waited_ns).max();
-    let least_ns = LEAST_HELD * longest_ns.unwrap_or(0) as f64;
-    if (held(row).iter().sum::<u64>() as f64) < least_ns {
-        return false;
     }
     let all: u64 = parts.values().map(|part| part.sum()).sum();
     parts.retain(|_, part| part.is_balanced());

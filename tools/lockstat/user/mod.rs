@@ -27,7 +27,7 @@ use crate::lockstat::known::forget_unused;
 use crate::lockstat::merge;
 use crate::lockstat::names::Names;
 use crate::lockstat::row::{For, Holder, HolderKind, Identity, LeftOut, LockRow, SURE, Side};
-use crate::lockstat::turns::{pass_on, take_turns};
+use crate::lockstat::turns::{is_kept, take_turns};
 use identity::Lock;
 use idle::{Depth, Seen};
 use java::Object;
@@ -256,7 +256,7 @@ fn of_java(rules: &Rules, row: &LockRow, object: &Object, frames: &[Frame]) -> V
 /// keep what they took for no longer than that takes.
 fn passes_on(row: &LockRow, class: Class) -> bool {
     match class {
-        Class::Cond => pass_on(row),
+        Class::Cond => idle::release_each_other(row) && is_kept(row),
         Class::Sem | Class::Named => idle::release_each_other(row),
         _ => false,
     }
