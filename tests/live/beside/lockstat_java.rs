@@ -1,14 +1,11 @@
 //! `lockstat` on a program in Java: what its threads wait for has a name, whatever word they sleep on, and holders.
 
 use std::path::Path;
-use std::process::Command;
 
 use oracle::futex::waits_of_sleeper;
 use oracle::{Bracket, Engine, Logs};
 
-use crate::beside::interpreters::source;
-use crate::beside::lockstat_now_java::machines;
-use crate::c_program::run;
+use crate::beside::lockstat_now_java::{compiled, machines, started};
 use crate::lockstat_played::{waited, waited_for};
 use crate::prelude::*;
 use crate::traced::logged;
@@ -35,12 +32,7 @@ const OPTIONS: [&str; 3] = [
 #[test]
 fn locks_of_java_are_known_by_their_objects() {
     let _machine = Machine::beside();
-    let dir = tempfile::tempdir().expect("a directory");
-    let mut javac = Command::new("javac");
-    run(javac
-        .args(["--release", "17", "-d"])
-        .arg(dir.path())
-        .arg(source("Locks.java")));
+    let dir = compiled("Locks");
     for java in machines() {
         for options in OPTIONS {
             eprintln!("{} {options}", java.display());
@@ -60,10 +52,7 @@ struct Played {
 
 impl Played {
     fn under(java: &Path, options: &str, classes: &Path) -> Self {
-        let mut command = Command::new(java);
-        command.args(["-Xlog:disable", "-XX:+IgnoreUnrecognizedVMOptions", options]);
-        command.arg("-cp").arg(classes).arg("Locks");
-        let mut program = Workload::spawn("java", command);
+        let mut program = started(java, options, classes, "Locks");
         let pid = program.pid();
         let now = Tool::start("lockstat", format!("--now -j -p {pid}"))
             .finish()

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tempfile::TempDir;
+
 use crate::beside::interpreters::source;
 use crate::beside::lockstat_now::{Stuck, told};
 use crate::c_program::run;
@@ -38,11 +40,23 @@ pub(crate) fn machines() -> Vec<PathBuf> {
     machines
 }
 
-fn stuck(java: &Path, options: &str, classes: &Path) -> Stuck {
+/// A directory with the classes of one of the programs.
+pub(crate) fn compiled(program: &str) -> TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut javac = Command::new("javac");
+    run(javac
+        .args(["--release", "17", "-d"])
+        .arg(dir.path())
+        .arg(source(&format!("{program}.java"))));
+    dir
+}
+
+/// Such a program on a machine with these options, which machines pass over if they do not know them.
+pub(crate) fn started(java: &Path, options: &str, classes: &Path, program: &str) -> Workload {
     let mut command = Command::new(java);
     command.args(["-Xlog:disable", "-XX:+IgnoreUnrecognizedVMOptions", options]);
-    command.arg("-cp").arg(classes).arg("Monitors");
-    Stuck::of(Workload::spawn("java", command))
+    command.arg("-cp").arg(classes).arg(program);
+    Workload::spawn("java", command)
 }
 
 /// Class and holder of every wait are as the program knows them, also of monitors that were taken without one, and nobody else waits for
@@ -50,16 +64,11 @@ fn stuck(java: &Path, options: &str, classes: &Path) -> Stuck {
 #[test]
 fn monitors_of_java_have_holders_and_the_classes_of_their_objects() {
     let _machine = Machine::beside();
-    let dir = tempfile::tempdir().expect("a directory");
-    let mut javac = Command::new("javac");
-    run(javac
-        .args(["--release", "17", "-d"])
-        .arg(dir.path())
-        .arg(source("Monitors.java")));
+    let dir = compiled("Monitors");
     for java in machines() {
         for options in OPTIONS {
             let context = format!("{} {options}", java.display());
-            let stuck = stuck(&java, options, dir.path());
+            let stuck = Stuck::of(started(&java, options, dir.path(), "Monitors"));
             let report = stuck.now();
             // The first thread of a process waits for the one that runs the program.
             let waits = list(&report, "waits").iter();
