@@ -16,11 +16,15 @@ use crate::run_queue::{assert_only_unseen, assert_waits, group};
 use crate::traced::assert_no_gaps;
 
 /// Traces all of a workload's threads; each has as many waits as the log of the kernel's events, in a sum inside its bracket.
+/// So has the first, which waits for the others' end: its switches may be hidden, too.
 fn assert_waits_are_the_kernels(start: fn() -> Workload) {
     let _machine = Machine::alone();
-    let found = sandwiched("runqlat", "-L", start());
+    let workload = start();
+    let first = u64::from(workload.pid());
+    let found = sandwiched("runqlat", "-L", workload);
     let (report, logs) = (&found.report, &found.logs);
     let threads = found.results.iter().map(|thread| number(thread, "tid"));
+    let threads = threads.chain([first]);
     let hidden = threads.map(|tid| assert_waits(report, logs, tid, |_| true));
     assert_only_unseen(report, hidden.sum());
 }
