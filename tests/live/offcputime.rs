@@ -250,14 +250,24 @@ fn an_event_loop_is_idle_however_often_it_is_asked_and_not_where_it_passes_a_tok
     let _machine = Machine::alone();
     for (kind, is_idle) in [("socket", true), ("eventfd", false)] {
         let (report, _) = traced("offcputime", "-m 0", locks(BRISK, "").start(kind));
-        let stacks = list(&report, "stacks").iter();
-        let is_loops = |stack: &&Value| stack["comm"] == "loop" && stack["reason"] == "epoll";
-        let waits: Vec<&Value> = stacks.filter(is_loops).collect();
-        let count = sum(waits.iter().copied(), "count");
-        assert!(count >= 1_000, "{kind}: {count}");
-        let is_as_told = |stack: &&Value| (stack["idle"] == true) == is_idle;
-        assert!(waits.iter().all(is_as_told), "{kind}: {waits:#?}");
+        assert_loops_waits(&report, kind, is_idle);
     }
+    // Nobody can look any more.
+    let mut workload = locks(BRISK, "").start("socket");
+    let tool = Tool::attached("offcputime", format!("-j -m 0 -p {}", workload.pid()));
+    workload.work();
+    workload.finish();
+    assert_loops_waits(&tool.report(), "of a process that is gone", true);
+}
+
+fn assert_loops_waits(report: &Value, kind: &str, is_idle: bool) {
+    let stacks = list(report, "stacks").iter();
+    let is_loops = |stack: &&Value| stack["comm"] == "loop" && stack["reason"] == "epoll";
+    let waits: Vec<&Value> = stacks.filter(is_loops).collect();
+    let count = sum(waits.iter().copied(), "count");
+    assert!(count >= 1_000, "{kind}: {count}");
+    let is_as_told = |stack: &&Value| (stack["idle"] == true) == is_idle;
+    assert!(waits.iter().all(is_as_told), "{kind}: {waits:#?}");
 }
 
 /// None of them blocks. What began before tracing does not begin with a wait for something else.

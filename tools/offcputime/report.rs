@@ -96,7 +96,9 @@ pub(crate) fn profile_of(
         Traced::of(&args.targets, is_choice),
         |row| has_left(row, stacks),
         |tgid| {
-            let is_server = || procs::watches_sockets(tgid);
+            // One that has ended cannot be asked, and nearly all epolls do.
+            let has_ended = || procs::stack_start(tgid).is_none();
+            let is_server = || has_ended() || procs::watches_sockets(tgid);
             *servers.entry(tgid).or_insert_with(is_server)
         },
     );
