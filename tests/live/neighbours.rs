@@ -7,6 +7,7 @@ use oracle::{Below, Engine, Logs};
 
 use crate::biolatency;
 use crate::disk::{LoopDisk, fio};
+use crate::found::unended;
 use crate::held::Held;
 use crate::kernel::{skip, until};
 use crate::lockstat_handed_over::{HAND_OVER, only_lock};
@@ -77,10 +78,7 @@ impl Work {
             ("runqlat", format!("-j -L -p {spinners}")),
             ("offcputime", format!("-j -m 0 -p {spinners}")),
             ("pressure", format!("-j -p {spinners}")),
-            (
-                "lockstat",
-                format!("-j -U --strict -p {}", self.handed.pid()),
-            ),
+            ("lockstat", format!("-j -U -p {}", self.handed.pid())),
             ("biolatency", format!("-j -d {}", self.disk.name)),
             ("syscount", format!("-j --strict -p {calls}")),
             (
@@ -137,6 +135,7 @@ impl Work {
         }
         let threads = psi::threads(self.spinners.pid());
         psi::assert_waits(logs, &threads, number(pressure, "resources.cpu.task_ns"));
+        unended(lockstat);
         let lock = only_lock(lockstat);
         assert_eq!(number(&lock, "contentions"), done.sleeps, "{lock:#}");
         assert!(done.requests >= READS, "{}", done.requests);

@@ -108,7 +108,8 @@ pub(crate) fn assert_pthread(account: &Account) {
 #[test]
 fn pthread_locks_have_the_waits_of_the_log_and_the_holders_that_the_program_knows() {
     let _machine = Machine::beside();
-    let account = account(locks(PTHREAD, "").start(""), "--strict -v");
+    let account = account(locks(PTHREAD, "").start(""), "-v");
+    unended(&account.report);
     assert_pthread(&account);
     let complete = "user stacks complete for 100% of the time";
     account.output.assert_says(complete);
