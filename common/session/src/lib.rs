@@ -281,7 +281,8 @@ pub fn trace<T: Options>(
     }
     let start_ns = engine.open(schedule.only())?;
     if !common.quiet {
-        let words = schedule.describe(engine.describe(), corked.is_some());
+        let command = corked.as_ref().map(|_| "until the command ends".to_owned());
+        let words = schedule.describe(engine.describe(), command.or_else(|| lives.awaited()));
         profile::say!("{}: {words}", T::NAME);
     }
     if corked.is_some() {

@@ -42,6 +42,19 @@ impl Lives {
             && self.processes.iter().all(|(_, fd)| has_ended(fd))
     }
 
+    /// Words for the end of all of them, with which a run ends, too.
+    pub(crate) fn awaited(&self) -> Option<String> {
+        match &self.processes[..] {
+            _ if !self.are_all => None,
+            [] => None,
+            [(pid, _)] => Some(format!("until Ctrl-C or the end of process {pid}")),
+            all => Some(format!(
+                "until Ctrl-C or the end of all {} processes",
+                all.len()
+            )),
+        }
+    }
+
     /// A remark on those that have ended.
     pub(crate) fn remark(&self) -> Option<String> {
         let ended = self.processes.iter().filter(|(_, fd)| has_ended(fd));
@@ -93,6 +106,16 @@ mod tests {
         let (one, two) = (sleeper(), sleeper());
         let lives = Lives::look(&of(&[&one, &two, &two]));
         let id = one.id();
+        let said = lives.awaited();
+        assert_eq!(
+            said.as_deref(),
+            Some("until Ctrl-C or the end of all 2 processes")
+        );
+        let only = Lives::look(&of(&[&one])).awaited();
+        assert_eq!(
+            only,
+            Some(format!("until Ctrl-C or the end of process {id}"))
+        );
         assert_eq!((lives.are_over(), lives.remark()), (false, None));
         end(one);
         assert!(!lives.are_over());
@@ -117,5 +140,6 @@ mod tests {
     fn a_run_over_all_processes_is_never_over() {
         let lives = Lives::look(&Targets::default());
         assert_eq!((lives.are_over(), lives.remark()), (false, None));
+        assert_eq!(lives.awaited(), None);
     }
 }

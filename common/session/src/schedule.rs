@@ -50,8 +50,8 @@ impl Schedule {
         interval.into_iter().chain(duration).min()
     }
 
-    /// Words for what is traced, how often, and until when: a command's end ends it, too.
-    pub(crate) fn describe(&self, what: String, has_command: bool) -> String {
+    /// Words for what is traced, how often, and until when. `others`: with whose end it ends, such as `until the command ends`.
+    pub(crate) fn describe(&self, what: String, others: Option<String>) -> String {
         let seconds = |time: Duration| format!("{} s", time.as_secs_f64());
         let length = self
             .duration
@@ -65,12 +65,12 @@ impl Schedule {
             (None, None, _) => String::new(),
         };
         let has_end = length.is_some() || self.interval.is_some() && self.count.is_some();
-        let until = match (has_end, has_command) {
-            (true, _) => "",
-            (false, true) => "until the command ends",
-            (false, false) => "until Ctrl-C",
+        let until = match (has_end, others) {
+            (true, _) => String::new(),
+            (false, Some(end)) => end,
+            (false, None) => "until Ctrl-C".into(),
         };
-        let words = ["tracing".into(), what, often, until.into()];
+        let words = ["tracing".into(), what, often, until];
         let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
         words.join(" ") + if has_end { "; Ctrl-C ends early" } else { "" }
     }
@@ -157,41 +157,41 @@ mod tests {
     #[test]
     fn the_end_is_said_with_how_often_it_reports() {
         let seconds = |number| Some(Duration::from_millis(number));
-        for (duration, interval, count, has_command, said) in [
-            (None, None, None, false, "tracing calls until Ctrl-C"),
+        for (duration, interval, count, others, said) in [
+            (None, None, None, None, "tracing calls until Ctrl-C"),
             (
                 None,
                 None,
                 None,
-                true,
+                Some("until the command ends"),
                 "tracing calls until the command ends",
             ),
             (
                 seconds(500),
                 None,
                 None,
-                true,
+                Some("until the command ends"),
                 "tracing calls for 0.5 s; Ctrl-C ends early",
             ),
             (
                 None,
                 seconds(2000),
                 Some(1),
-                false,
+                None,
                 "tracing calls for 2 s; Ctrl-C ends early",
             ),
             (
                 None,
                 seconds(1000),
                 Some(3),
-                false,
+                None,
                 "tracing calls every 1 s, 3 times; Ctrl-C ends early",
             ),
             (
                 None,
                 seconds(1000),
                 None,
-                false,
+                None,
                 "tracing calls every 1 s until Ctrl-C",
             ),
         ] {
@@ -200,9 +200,10 @@ mod tests {
                 count,
                 duration,
             };
-            assert_eq!(schedule.describe("calls".into(), has_command), said);
+            let others = others.map(str::to_owned);
+            assert_eq!(schedule.describe("calls".into(), others), said);
         }
-        let nothing = Schedule::default().describe(String::new(), false);
+        let nothing = Schedule::default().describe(String::new(), None);
         assert_eq!(nothing, "tracing until Ctrl-C");
     }
 

@@ -20,8 +20,8 @@ use structs::{Fields, Read, word_of};
 /// The variable that has the address of the machine's description of itself, and the file that has the variable.
 pub(crate) const DESCRIPTION: (&str, &str) = ("libjvm.so", "gHotSpotVMStructs");
 
-/// Threads that are looked at.
-const MOST_THREADS: usize = 1 << 14;
+/// Threads that are looked at: more than the BPF side has room for, so that the number of those that it has none for is known.
+const MOST_THREADS: usize = 1 << 15;
 /// Monitors that a thread has without their knowing whose they are.
 const MOST_KEPT: u64 = 8;
 /// The owner of a monitor that was taken without its help: the thread that has it knows.

@@ -29,6 +29,8 @@ use crate::lockstat::hotspot::{
 
 /// `MAX_JAVAS` of the BPF side.
 const MOST: usize = 256;
+/// `MAX_JAVA_THREADS` of the BPF side, which forgets those of more that were not met for longest.
+const MOST_THREADS: usize = 16_384;
 /// Processes that were looked at and are remembered.
 const MOST_LOOKED_AT: usize = 1 << 14;
 /// Time between looks at a process that has no machine yet, or at objects that may have moved.
@@ -74,6 +76,8 @@ pub(crate) struct Javas {
     untold: u64,
     /// Processes that there was no room for.
     left_out: u64,
+    /// Threads that there was no room for, at most at once.
+    crowded_out: usize,
 }
 
 impl Javas {
@@ -118,6 +122,9 @@ impl Javas {
         for (tgid, known) in &mut self.machines {
             known.follow(*tgid, &asleep(*tgid), skel)?;
         }
+        let threads = self.machines.values().map(|known| known.threads.count());
+        let too_many = threads.sum::<usize>().saturating_sub(MOST_THREADS);
+        self.crowded_out = self.crowded_out.max(too_many);
         if !self.machines.is_empty() {
             self.name(skel)?;
         }
@@ -157,6 +164,10 @@ impl Javas {
         ];
         let missed = [
             (self.left_out, "Java processes: too many at once"),
+            (
+                self.crowded_out as u64,
+                "threads of Java: too many at once, waits of some have no name",
+            ),
             (
                 self.untold,
                 "times that new threads of Java were not taken in",

@@ -36,6 +36,11 @@ pub(super) struct Threads {
 }
 
 impl Threads {
+    /// Number of those that the BPF side was told of and that are there.
+    pub(super) fn count(&self) -> usize {
+        self.told.len()
+    }
+
     /// Tells of those that have begun since the last time.
     pub(super) fn follow(
         &mut self,
@@ -46,6 +51,7 @@ impl Threads {
         let (machine, layout) = (process.machine, process.layout);
         self.queues.follow(machine, layout);
         let Some(list) = machine.list() else {
+            self.told.clear();
             return Ok(());
         };
         let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= AFRESH);
