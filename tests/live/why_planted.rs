@@ -180,6 +180,8 @@ int main(int argc, char **argv)
 			_exit(5);
 	}
 	ready();
+	/* Only what it lacks from now on is traced. */
+	lack_ns = -schedstat(1);
 	taken_ns = taken_from_cpus();
 	begin_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	end_ns = clock_ns(CLOCK_MONOTONIC) + atoll(argv[1]) * 1000000;
@@ -190,6 +192,7 @@ int main(int argc, char **argv)
 		pthread_join(threads[i], NULL);
 	compute_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begin_ns;
 	taken_ns = taken_from_cpus() - taken_ns;
+	lacked();
 	say("{\"peer\": %d, \"socket_ns\": %lld, \"fault_ns\": %lld, \"sleep_ns\": %lld, \"compute_ns\": %lld, \"lack_ns\": %lld, \"taken_ns\": %lld}\n",
 	    peer_pid, *socket_ns, fault_ns, sleep_ns, compute_ns, lack_ns, taken_ns);
 	return finished();
