@@ -53,10 +53,13 @@ pub(crate) fn look(lines: &mut [Line], list: &str) {
     let holders = holders(list);
     let mut known: HashMap<u32, Option<Locked>> = HashMap::new();
     for line in lines.iter_mut().filter(|line| line.is_retried) {
+        // One of several that has the database now waited for another a moment ago.
+        let is_only = line.whose.len() == 1;
         let mut waiters = line.whose.iter().take(MOST_WAITERS);
         line.locked = waiters.find_map(|((_, pid), _)| {
             let locked = known.entry(*pid);
-            locked.or_insert_with(|| locked_for(*pid, &holders)).clone()
+            let locked = locked.or_insert_with(|| locked_for(*pid, &holders));
+            locked.clone().filter(|locked| is_only || !locked.is_own)
         });
     }
 }

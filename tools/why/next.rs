@@ -20,7 +20,12 @@ const FOR_SIGNAL: &str = "sigsuspend";
 /// A line for it; of threads at rest, for the whole machine.
 pub(crate) fn next(args: &Args, account: &Account, is_there: fn(u32) -> bool) -> String {
     let first = account.first().filter(|_| !is_at_rest(account));
-    let found = first.and_then(|line| step(args, account, line, is_there));
+    let found = first.and_then(|line| {
+        // A culprit may outlive those that were asked for.
+        let culprit = || neighbour(args, line, is_there);
+        let survivor = || Some(Step::Why.line(&format!("-p {}", culprit()?.1)));
+        step(args, account, line, is_there).or_else(survivor)
+    });
     let found = found.or_else(|| at_rest(args, account, is_there));
     found.unwrap_or_else(|| Step::Shortages.line(""))
 }
@@ -172,7 +177,7 @@ mod tests {
     use super::*;
     use crate::biolatency::Phase;
     use crate::why::line::Locked;
-    use crate::why::tests::{account, command, line, program};
+    use crate::why::tests::{account, args, command, line, program};
 
     #[test]
     fn a_databases_lock_that_nobody_gives_back_is_looked_at_now() {
@@ -202,6 +207,16 @@ mod tests {
         assert_eq!(next(None), "offcputime -p 7 10");
         assert_eq!(next(Some(7)), "offcputime -p 7 10");
         assert_eq!(next(Some(9)), "why -p 9 10");
+    }
+
+    #[test]
+    fn a_culprit_that_outlives_those_that_were_asked_for_is_looked_at() {
+        let account = account(vec![line("socket", 900, &[(program("server", 9), 60)])]);
+        let after = |is_there| next(&args("why -p 7"), &account, is_there);
+        let survived = after(|pid| pid == 9);
+        assert!(survived.contains("why -p 9 10 "), "{survived}");
+        let gone = after(|_| false);
+        assert!(gone.contains("pressure 5 1 "), "{gone}");
     }
 
     #[test]

@@ -253,7 +253,9 @@ fn quota(account: &Account) -> Vec<String> {
             let [name, used] = quota.describe();
             vec![format!("the {name}:"), used]
         }
-        None => vec!["the group whose CPU quota it is cannot be seen from here".to_owned()],
+        None => {
+            vec!["the group whose CPU quota it is has gone, or cannot be seen from here".to_owned()]
+        }
     }
 }
 

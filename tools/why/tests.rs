@@ -345,7 +345,7 @@ fn estimates_have_neither_intervals_nor_counts() {
 #[test]
 fn a_quota_is_to_blame_for_waits_for_it() {
     let mut account = account(vec![line(THROTTLED, 900, &[])]);
-    assert!(said(&account).contains("the group whose CPU quota it is cannot be seen from here"));
+    assert!(said(&account).contains("the group whose CPU quota it is has gone, or cannot be seen"));
     assert_eq!(command(&account), "profile -p 7 10");
     account.quotas.push(UsedUp {
         path: "/sys/fs/cgroup/web".into(),
