@@ -51,7 +51,8 @@ impl Threads {
         let (machine, layout) = (process.machine, process.layout);
         self.queues.follow(machine, layout);
         let Some(list) = machine.list() else {
-            self.told.clear();
+            // It has ended, or is told of anew when it answers again.
+            (self.told, self.list) = (HashMap::new(), 0);
             return Ok(());
         };
         let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= AFRESH);
